@@ -13,6 +13,7 @@ from embedx.engine import collapsed as engine
 from embedx.engine.collapsed import INPUTS, NEITHER, OUTPUTS
 from embedx.kernels.random import stream_key
 from embedx.objectives import OBJECTIVES
+from embedx.runtime.random_streams import TAIL_ROWS
 from embedx.samplers.alias import AliasTable, draw
 from embedx.text import cooccurrence
 from tests.support.collapsed_problem import DIM, SEARCH_MACS, N, Problem, best, search_spec
@@ -43,7 +44,7 @@ def test_draws_stand_for_rows_that_are_neither_found_nor_targets(threads, block,
     problem = Problem(threads, best(3, tail=tail), block, objective="ldgs")
     problem.rows.redraw(number)
     inputs, outputs, dense = problem.truth()
-    data, stream = tail.sampler.data(6), stream_key(5, engine.TAIL, number)
+    data, stream = tail.sampler.data(6), stream_key(5, TAIL_ROWS, number)
     weights = np.zeros((N, N))
     for x in range(N):
         for d in range(6):

@@ -17,8 +17,6 @@ MAX_KNOWN_AT_RANDOM = 0.4
 N_MIXED = 3
 WEIGHT_DAMAGED = 0.5
 WEIGHT_MIXED = 0.75
-# The place of these random numbers among those of a seed.
-DAMAGE = 2**32 + 7
 
 
 class Damaged(NamedTuple):

@@ -11,9 +11,7 @@ from embedx.classification.settings import ClassifySettings, share_of_rows
 from embedx.labeled.data import Labeled
 from embedx.labeled.read import read
 from embedx.runtime.progress import Progress
-
-# The place of these random numbers among those of a seed.
-HELD_OUT = 2**32 + 1
+from embedx.runtime.random_streams import HELD_OUT_ROWS
 
 
 @dataclass(frozen=True)
@@ -74,5 +72,5 @@ def with_validation(
 
 def hold_out(data: Labeled, n: int, seed: int) -> tuple[Labeled, Labeled]:
     """The rows to train on, and n others, chosen at random."""
-    order = np.random.default_rng([seed, HELD_OUT]).permutation(len(data))
+    order = np.random.default_rng([seed, HELD_OUT_ROWS]).permutation(len(data))
     return data.rows(np.sort(order[n:])), data.rows(np.sort(order[:n]))

@@ -21,6 +21,7 @@ from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.rules import known_labels
 from embedx.runtime.disk import amount
 from embedx.runtime.progress import Progress
+from embedx.runtime.random_streams import DAMAGED_ROWS
 
 
 def fit(
@@ -54,7 +55,7 @@ def fit(
         n_words = None if text is None else len(text.vocabulary)
         later = damage.as_read_later(data.features, is_seen, n_words)
         data = dataclasses.replace(data, features=later)
-        rng = np.random.default_rng([settings.seed, damage.DAMAGE])
+        rng = np.random.default_rng([settings.seed, DAMAGED_ROWS])
         _fit_familiarity(classifier, data, is_seen, n_words, rng, settings.threads)
         _fit_decisions(classifier, data, settings.threads)
 
@@ -180,7 +181,7 @@ def _add_neighbours(
     blend = Blend(1 if is_auto else int(wanted))
     arrays |= index
     arrays["neighbour_blend"] = np.array(blend, np.float64)
-    classifier.parameters_changed()
+    classifier.neighbours_changed()
     measured = ""
     if has_rows:
         chosen, ids, p = _chosen_blend(classifier, features, labels, wanted, threads)
@@ -192,7 +193,7 @@ def _add_neighbours(
         if is_auto and chosen.gain <= neighbours.MIN_GAIN * chosen.standard_error:
             for name in neighbours.ARRAYS:
                 arrays.pop(name, None)
-            classifier.parameters_changed()
+            classifier.neighbours_changed()
             progress.note(f"no neighbours{measured}")
             return
         arrays["neighbour_blend"] = np.array(blend, np.float64)

@@ -196,10 +196,21 @@ def _level(
     checks.require(checks.wrong_offsets(first_row, len(features)), "tree_n_rows.npy")
     checks.require(checks.wrong_offsets(first_weight, len(weight)), "tree_n_weights.npy")
     checks.require(checks.wrong_indices(features, n_features), "tree_features.npy")
-    widths = np.diff(first_node)
-    group_of_weight = np.repeat(np.arange(len(widths)), np.diff(first_weight[first_row]))
-    _check(bool((child >= 0).all() and (child < widths[group_of_weight]).all()), "tree_child")
+    _check(_are_children(child, first_weight[first_row], np.diff(first_node)), "tree_child")
     return Level(first_node, first_row, features, first_weight, child.astype(int32), weight, bias)
+
+
+def _are_children(child: ndarray, first_weight: ndarray, widths: ndarray) -> bool:
+    """Whether all weights first_weight[c]:first_weight[c + 1] of a group c are those of its nodes,
+    of which there are widths[c].
+    """
+    if child.min(initial=0) < 0:
+        return False
+    has_weights = np.diff(first_weight) > 0
+    if not has_weights.any():
+        return True
+    last_child = np.maximum.reduceat(child, first_weight[:-1][has_weights])
+    return bool((last_child < widths[has_weights]).all())
 
 
 # ---- search

@@ -35,13 +35,12 @@ from embedx.objectives.contract import Objective
 from embedx.optimizers.contract import Table, UpdateRule, new_table
 from embedx.optimizers.decay import decay_all
 from embedx.runtime.memory import MemoryPlan, plan_memory
+from embedx.runtime.random_streams import INITIAL_PARAMETERS
 from embedx.samplers.contract import Sampler, new_data
 from embedx.training.schedule import orders
 from embedx.training.state import TrainState
 from embedx.training.strategy import Strategy, Tally
 
-# The place of the initial numbers among a seed's random numbers.
-INITIAL = 2**32
 # About N_SAMPLED examples estimate the loss before training, in at most MAX_STRATA strata of at
 # least MIN_OF_STRATUM.
 N_SAMPLED = 1024
@@ -133,7 +132,7 @@ class MinibatchTraining(Strategy):
         """Write to the tables what training starts from; before, they take no memory."""
         width = self.settings.hidden
         if width:
-            rng = np.random.default_rng([self.settings.seed, INITIAL])
+            rng = np.random.default_rng([self.settings.seed, INITIAL_PARAMETERS])
             uniform = rng.uniform(-1, 1, (self.n_features, width))
             self.hidden.rows[:, :width] = uniform / np.sqrt(width)
         inputs = (self.settings, self.optimizer, self.examples, self.batch)

@@ -27,7 +27,7 @@ from embedx.classification import calibration
 from embedx.classification.settings import AUTO, MAX_NEIGHBOURS
 from embedx.errors import DataError
 from embedx.evaluation.labels import hits
-from embedx.kernels.threads import in_parts
+from embedx.kernels.threads import in_parts, in_threads
 from embedx.labeled.data import Labels
 from embedx.labeled.rules import scaled
 from embedx.search.nearest_rows import (
@@ -217,13 +217,13 @@ def chosen(
     counts = COUNTS if wanted == AUTO else (int(wanted),)
     near = neighbours.nearest(features, max(counts), threads)
     blends = [Blend(*fields) for fields in itertools.product(counts, EXPONENTS, SHARES, ROOTS)]
-    precisions = []
-    for blend in blends:
+
+    def precision_of(blend: Blend) -> ndarray:
         blended_ids, _ = neighbours.blended(ids, p, near, blend, max(KS))
-        precisions.append(_precision(blended_ids, truth))
+        return _precision(blended_ids, truth)
 
     # float64 (n_blends, n_rows)
-    by_blend = np.stack(precisions)
+    by_blend = np.stack(in_threads(precision_of, threads, blends))
     best = by_blend.mean(axis=1).argmax()
     precision = _precision(ids, truth)
     gain = by_blend[best] - precision

@@ -320,4 +320,8 @@ class LabelRanking(LabelScores):
     def parameters_changed(self) -> None:
         """Forget what was derived from the parameters; to be called when `arrays` has changed."""
         super().parameters_changed()
+        self.neighbours_changed()
+
+    def neighbours_changed(self) -> None:
+        """Forget the rows that are searched; to be called when their arrays have changed."""
         vars(self).pop("neighbours", None)

@@ -28,6 +28,7 @@ from scipy.sparse import csr_matrix
 from embedx.engine.loading import compile_function
 from embedx.kernels import COEFFICIENTS, ONE, dot, kernel, new_batch, stream_key
 from embedx.objectives.contract import Objective
+from embedx.runtime.random_streams import TAIL_ROWS
 from embedx.samplers.contract import SAMPLE, Sampler, new_sample_workspace
 from embedx.search.index import build_index
 from embedx.search.query import find_candidates, new_query_workspace
@@ -37,7 +38,6 @@ from embedx.text.cooccurrence import Counts
 # scores of a block of inputs with all rows; a thread has up to five such arrays
 BLOCK_FLOATS = 1 << 22
 BLOCK_INPUTS = 256  # of a block where rows are found
-TAIL = 2**33  # the place of the tail among a seed's random numbers
 INPUTS, OUTPUTS, NEITHER = range(3)  # the table whose gradient is computed beside the loss
 NO_STATE = np.zeros((1, 0), float32)
 
@@ -146,7 +146,7 @@ class FoundRows(AllRows):
         self.index = build_index(outputs, self.n_rows, self.columns, self.search, rng, self.threads)
 
     def redraw(self, number: int) -> None:
-        self.stream = stream_key(self.tail.seed, TAIL, number)
+        self.stream = stream_key(self.tail.seed, TAIL_ROWS, number)
 
     def find(self, h: ndarray) -> tuple[ndarray, ndarray, int]:
         """The rows of the highest scores of each input, int32 (len(h), max_found), how many they

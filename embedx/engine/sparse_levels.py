@@ -74,8 +74,9 @@ def level_of(
     n_features: int,
     threads: int = 1,
 ) -> Level:
-    """A level from the weights of its tiles, which are in the order of their nodes; each thread
-    puts a range of rows together.
+    """A level from the weights of its tiles, which are in the order of their nodes.
+
+    Each thread puts a range of rows together, and writes it to its place in the level.
     """
     edges = _row_edges(tiles, len(first_node) - 1, n_features, threads)
 
@@ -83,11 +84,28 @@ def level_of(
         return _rows_between(begin, end, tiles, first_node, n_features)
 
     parts = in_threads(part, threads, edges[:-1], edges[1:])
-    row, n_weights, child, weight = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    first_row = offsets_of(np.array([len(part.row) for part in parts]))
+    first_weight = offsets_of(np.array([len(part.weight) for part in parts]))
+    row = np.empty(first_row[-1], int64)
+    features = np.empty(first_row[-1], int32)
+    n_weights = np.empty(first_row[-1], int64)
+    child = np.empty(first_weight[-1], int32)
+    weight = np.empty(first_weight[-1], float32)
+
+    def write(n: int) -> None:
+        rows = slice(first_row[n], first_row[n + 1])
+        weights = slice(first_weight[n], first_weight[n + 1])
+        row[rows] = parts[n].row
+        features[rows] = parts[n].row % max(n_features, 1)
+        n_weights[rows] = parts[n].n_weights
+        child[weights] = parts[n].child
+        weight[weights] = parts[n].weight
+
+    in_threads(write, threads, range(len(parts)))
     return Level(
         first_node,
         np.searchsorted(row, np.arange(len(first_node)) * n_features),
-        (row % max(n_features, 1)).astype(int32),
+        features,
         offsets_of(n_weights),
         child,
         weight,

@@ -29,15 +29,13 @@ from embedx.runtime.cores import usable_cores
 from embedx.runtime.disk import amount
 from embedx.runtime.memory import n_bytes
 from embedx.runtime.progress import Progress
+from embedx.runtime.random_streams import WALKS
 from embedx.text import cache
 from embedx.text.corpus_writer import CorpusWriter
 from embedx.text.encoded_corpus import EncodedCorpus
 from embedx.text.tokenizer import END_OF_SENTENCE
 from embedx.text.word_list import WordList
 
-# The place, among a seed's random numbers, of the walks by which nodes are counted; the walks of
-# epochs come after it.
-COUNTED_WALKS = 2**35
 # Tokens of those walks that are kept, to be held out and to recognise the graph by.
 MAX_SAMPLED_TOKENS = 1 << 22
 NO_TYPE = -1
@@ -263,7 +261,7 @@ class Walks:
         """Write the walks of a chunk of an epoch to `tokens`, int32 (n_tokens,); return the number
         of tokens and marks.
         """
-        key = stream_key(self.seed, COUNTED_WALKS, epoch + 1)
+        key = stream_key(self.seed, WALKS, epoch + 1)
         step = self._at_a_time(n_tokens)
         first = chunk * step
         return int(write_walks(self.walker, key, first, min(first + step, self.n_walks), tokens))
@@ -274,7 +272,7 @@ class Walks:
 
     def counts(self, threads: int) -> ndarray:
         """How often each node is in an epoch, int64 (nodes,), estimated by one walk from each."""
-        key = stream_key(self.seed, COUNTED_WALKS, 0)
+        key = stream_key(self.seed, WALKS, 0)
         length = self.settings.walk_length
         bounds = np.linspace(0, len(self.walker.starts), threads + 1).astype(int64)
 
@@ -300,7 +298,7 @@ class Walks:
 
         is_stored  all walks of an epoch, on disk, in place of those that training would make
         """
-        key = stream_key(self.seed, COUNTED_WALKS, 0)
+        key = stream_key(self.seed, WALKS, 0)
         step = self._at_a_time(MAX_SAMPLED_TOKENS)
         n = self.n_walks if is_stored else min(len(self.walker.starts), step)
         tokens = np.zeros(min(n, step) * (self.settings.walk_length + 1), int32)

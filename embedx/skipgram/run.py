@@ -21,6 +21,7 @@ from embedx.runtime.cores import usable_cores
 from embedx.runtime.interrupts import to_the_end
 from embedx.runtime.memory import MemoryPlan, allocating, available_memory, n_bytes, plan_memory
 from embedx.runtime.progress import SILENT, Progress
+from embedx.runtime.random_streams import INITIAL_PARAMETERS
 from embedx.samplers.contract import Sampler
 from embedx.settings import Options, Record
 from embedx.skipgram.configuration import Configuration
@@ -55,8 +56,6 @@ from embedx.training.strategy import Strategy, Tally, Wrap
 from embedx.vectors import model
 from embedx.vectors.subwords import Subwords
 
-# The place of the initial vectors among a seed's random numbers.
-INITIAL_VECTORS = 2**32
 FLOATS_AT_A_TIME = 1 << 23
 # What to do where training makes a model worse that it continues from.
 TRAIN_LESS: tuple[Text, ...] = (
@@ -691,7 +690,7 @@ def _write_uniform(vectors: ndarray, seed: int) -> None:
     no second table is ever in memory.
     """
     n_rows, dim = vectors.shape
-    rng = np.random.default_rng([seed, INITIAL_VECTORS])
+    rng = np.random.default_rng([seed, INITIAL_PARAMETERS])
     step = max(1, min(65536, FLOATS_AT_A_TIME // dim))
     for start in range(0, n_rows, step):
         block = vectors[start : start + step]

@@ -21,6 +21,7 @@ from embedx.objectives.retrieval import RetrievalObjective
 from embedx.optimizers.contract import new_table
 from embedx.runtime.memory import allocating
 from embedx.runtime.progress import Progress
+from embedx.runtime.random_streams import CHUNK_ORDER, GENERATED_WINDOWS
 from embedx.samplers.contract import Sampler
 from embedx.search.index import Index
 from embedx.search.spec import SearchSpec
@@ -38,8 +39,6 @@ SMALLER = (
     ("lower ", Setting("dim"), ", ", Setting("max_vocab")),
     (", ", Setting("threads"), " or ", Setting("window")),
 )
-GENERATED = 2**36  # the place of the windows of tokens that are generated
-SHUFFLED = 2**34  # the place of the order of chunks among a seed's random numbers
 CHUNK = 10_000  # tokens a worker trains between two looks at the clock: about 5 ms
 NONE_HELD_OUT = np.zeros(-(-CHUNK // PIECE), np.uint8)  # of a chunk that is generated
 # Where every row is a candidate of every block: what the accumulators of the output rows begin at.
@@ -171,7 +170,7 @@ class Streamed(Strategy):
             self.n_chunks = math.ceil(len(stream.tokens) / CHUNK)
         else:
             self.n_chunks = generated.n_chunks(CHUNK)
-        self.order_of = orders(self.n_chunks, settings.seed, SHUFFLED)
+        self.order_of = orders(self.n_chunks, settings.seed, CHUNK_ORDER)
         self.n_words = len(tables.state)
         self.n_rows = len(tables.outputs.rows)
         n_around = context_words(stream.tokens, settings.window)
@@ -276,7 +275,7 @@ class Streamed(Strategy):
         tokens.flags.writeable = False  # as those of a corpus are, which is another type to kernels
         stream = run.stream._replace(tokens=tokens, held_out=NONE_HELD_OUT)
         run = run._replace(stream=stream)
-        key = stream_key(self.settings.seed, epoch, number, GENERATED)
+        key = stream_key(self.settings.seed, epoch, number, GENERATED_WINDOWS)
         return run, *others, place._replace(start=0, stop=n_tokens, key=key)
 
 

@@ -1,0 +1,16 @@
+"""The numbers that tell the random numbers of a seed apart, by what they are drawn for.
+
+Training draws by (seed, epoch, chunk), so none of these is as small as an epoch. Other numbers make
+other models of the same seed.
+"""
+
+INITIAL_PARAMETERS = 2**32
+HELD_OUT_ROWS = 2**32 + 1
+DAMAGED_ROWS = 2**32 + 7
+# of the drawn rows of collapsed training
+TAIL_ROWS = 2**33
+CHUNK_ORDER = 2**34
+# of the walks by which nodes are counted; those of the epochs come after it
+WALKS = 2**35
+# windows of tokens that are generated while training reads them
+GENERATED_WINDOWS = 2**36
