@@ -27,7 +27,8 @@ from sklearn.datasets import load_svmlight_file
 from embedx.errors import DataError, EmbedxError
 from embedx.labeled.data import DataSchema
 from embedx.labeled.ids import read_label_names, read_names
-from embedx.labeled.read import read, read_training, with_names
+from embedx.labeled.label_files import with_names
+from embedx.labeled.read import read, read_training
 from embedx.labeled.tables.settings import TableSettings
 from tests.support.needs import needs_data
 from tests.support.notes import Notes

@@ -13,7 +13,8 @@ from scipy import sparse
 from embedx.classification import classifier
 from embedx.comparison import compare as comparison
 from embedx.comparison.settings import CompareSettings
-from embedx.labeled.read import read, read_training, rows_to_test_on
+from embedx.labeled.named_data import rows_to_test_on
+from embedx.labeled.read import read, read_training
 from embedx.text import fetch as fetching
 from embedx.text.fetch import fetch
 from embedx.text.recipes import data_folder, find_recipe, listed

@@ -32,7 +32,7 @@ from embedx.comparison.text import Text
 from embedx.comparison.tuning import Options, Tuning
 from embedx.errors import DataError, InapplicableError, Setting, SettingError, choice
 from embedx.labeled.digits import GENERATED
-from embedx.labeled.read import rows_to_test_on
+from embedx.labeled.named_data import rows_to_test_on
 from embedx.pages import figures
 from embedx.runtime import atomic, locks, shell
 from embedx.runtime.atomic import errors_named, write_text

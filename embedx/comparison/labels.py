@@ -23,7 +23,8 @@ from embedx.labeled.data import Labeled
 from embedx.labeled.digits import GENERATED
 from embedx.labeled.files import LabelledFile, source_of
 from embedx.labeled.formats import array_format_of
-from embedx.labeled.read import files_of, read_test, read_training, rows_to_test_on
+from embedx.labeled.named_data import files_of, rows_to_test_on
+from embedx.labeled.read import read_test, read_training
 from embedx.labeled.tables.settings import TableSettings
 from embedx.objectives.contract import Objective
 from embedx.runtime.progress import SILENT, Progress

@@ -5,16 +5,10 @@ Arrays need a file of labels: .npy or IDX integers, an indicator matrix as .npz,
 one for each row: a label, or a list of them. Text may be compressed (.gz, .bz2, .xz, .zst), remote,
 or standard input. `digits` are generated.
 
-    NAME                            a recipe, with the file of its labels if it has one
-    DATA@SPLIT, DATA@SPLIT:COLUMN   older data sets of the XC repository: the rows of DATA whose
-                                    numbers, from 1, are in a column of the file SPLIT
-
 A label is the text that stands in the file. XC and LIBSVM files, and .npy and IDX, define labels as
 numbers: there +1, 01 and 1 are the same.
 """
 
-import os
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -25,8 +19,7 @@ import numpy as np
 from scipy.sparse import csr_matrix, issparse
 
 from embedx.errors import DataError, Setting, SettingError
-from embedx.labeled.arrays import check_finite, labels_in
-from embedx.labeled.cells import LIST_REMEDY, labels_of, note_separator
+from embedx.labeled.arrays import check_finite
 from embedx.labeled.data import (
     Columns,
     DataSchema,
@@ -40,24 +33,22 @@ from embedx.labeled.files import (
     UTF8_MARK,
     LabelledFile,
     LabelledFiles,
-    Lines,
     arriving_lines,
     source_of,
     sources_of,
 )
-from embedx.labeled.formats import array_format_of, format_of, format_of_arriving, names_of_tables
+from embedx.labeled.formats import format_of, format_of_arriving, names_of_tables
 from embedx.labeled.formats.contract import Format
 from embedx.labeled.formats.fasttext import features_of_lines
-from embedx.labeled.ids import MAX_IDS, Numbering, decoded, ids_and_names, is_id
+from embedx.labeled.ids import ids_and_names
+from embedx.labeled.label_files import with_labels
+from embedx.labeled.named_data import labels_of_recipe, named, split_of, split_rows
 from embedx.labeled.options import ReadOptions
 from embedx.labeled.tables.settings import TableSettings
 from embedx.labeled.words import TextFeatureSettings
 from embedx.runtime.progress import SILENT, Progress
-from embedx.text.recipes import Recipe
-from embedx.text.sources import COMPRESSED, STANDARD_INPUT, recipe_meant
+from embedx.text.sources import STANDARD_INPUT
 
-SPLIT = re.compile(r"(?P<data>.+)@(?P<split>[^@]+?)(:(?P<column>\d{1,9}))?")
-URL_HOST = re.compile(r"\w+://[^/]*")
 TEXT = TextFeatureSettings()
 TABLE = TableSettings()
 
@@ -130,9 +121,9 @@ def read(
 
     if is_test is None:
         is_test = like is not None and not names_new_labels
-    names, split = _split_of(names, is_test, progress)
+    names, split = split_of(names, is_test, progress)
     if labels is None:
-        labels = _labels_of_recipe(names)
+        labels = labels_of_recipe(names)
     files = LabelledFiles(sources_of(names), progress)
     name = files.name
     try:
@@ -144,7 +135,7 @@ def read(
                 raise DataError(
                     name, None, "has labels of its own", f"leave out the file of labels, {labels}"
                 )
-            data = _with_labels(data, labels, table.label_separator, progress, like)
+            data = with_labels(data, labels, table.label_separator, progress, like)
         else:
             _check_separator_is_used(name, table, data)
 
@@ -153,7 +144,7 @@ def read(
                 _note_unknown_labels(name, data, like, progress)
             data = replace(data, known=replace(data.schema, names=like.names))
         if split is not None:
-            data = data.rows(_split_rows(split, len(data)))
+            data = data.rows(split_rows(split, len(data)))
         return data
     except MemoryError as error:
         # Less may be had than is free, as by `ulimit -v`.
@@ -318,172 +309,6 @@ def _check_features(data: Labeled, source: str) -> None:
         raise DataError(source, None, problem, remedy)
 
 
-def with_names(data: Labeled, names: Sequence[str], file: str) -> Labeled:
-    """Training data whose labels are called by the names that `file` gives to their ids.
-
-    Where the data say labels by name, as LIBSVM and fastText files do, these names must be whole
-    numbers: they become the ids.
-    """
-    labels = data.labels
-    known = data.schema
-    n_labels = known.n_labels
-    numbers = known.names or []
-    if known.by_name:
-        for number in numbers:
-            if not is_id(number):
-                raise DataError(
-                    file,
-                    None,
-                    f'the labels of the training data have names already, such as "{number}"',
-                    (
-                        "leave out ",
-                        Setting("label_names"),
-                        ", which names labels that are whole numbers from 0",
-                    ),
-                )
-        n_labels = max(int(number) if len(number) < 20 else MAX_IDS for number in numbers) + 1
-    if len(names) != n_labels:
-        raise DataError(
-            file,
-            None,
-            f"{len(names):,} names for {n_labels:,} labels, which count from 0",
-            "write one a line for each",
-        )
-    if known.by_name:
-        id_of = np.array([int(number) for number in numbers], np.int32)
-        labels = Labels(labels.offsets, id_of[labels.ids])
-    known = replace(known, n_labels=n_labels, names=list(names), by_name=False)
-    return replace(data, labels=labels, n_labels=n_labels, known=known)
-
-
-def named(source: str | Sequence[str]) -> list[str]:
-    """The names of one source or of several."""
-    return [source] if isinstance(source, str) else list(source)
-
-
-def check_there(source: str | Sequence[str]) -> None:
-    """Raise `EmbedxError` if there are no data of that name, before anything else is read."""
-    files_of(source)
-
-
-def rows_to_test_on(source: str | Sequence[str], progress: Progress = SILENT) -> str | None:
-    """The name of the rows to test on where the training rows are those of a recipe that has such;
-    None if it has none, or if they are not on this machine, which is logged. Raises `DataError` if
-    the training rows are not.
-    """
-    recipe = _recipe_of(named(source))
-    if recipe is None or not recipe.test:
-        return None
-    recipe.find_files()
-    try:
-        check_there(recipe.test)
-        _split_of_recipe(recipe.test, is_test=True)
-    except DataError as error:
-        progress.warn(f"nothing is tested: {error}")
-        return None
-    progress.note(f"test data: {recipe.test}")
-    return recipe.test
-
-
-def label_names_of_recipe(source: str | Sequence[str]) -> str | None:
-    """The file with the names of the labels of a recipe's rows; None if there is none. Raises
-    `DataError` if it or the rows should be on this machine and are not.
-    """
-    recipe = _recipe_of(named(source))
-    if recipe is None or not recipe.label_names:
-        return None
-    recipe.find_files()
-    return recipe.label_names_here()
-
-
-def _labels_of_recipe(names: list[str]) -> str | None:
-    """The file with the labels of a recipe's rows; None if they have labels of their own."""
-    recipe = _recipe_of(names)
-    return None if recipe is None else recipe.labels_here()
-
-
-def _recipe_of(names: list[str]) -> Recipe | None:
-    """The recipe that names all data; None if files do, or several names."""
-    return recipe_meant(names[0]) if len(names) == 1 else None
-
-
-def files_of(source: str | Sequence[str]) -> list[str]:
-    """The files and URLs that have the rows. Raises `EmbedxError` if there are none."""
-    names = named(source)
-    if names == [GENERATED]:
-        return names
-    return [source.address for source in sources_of([_split_named(name)[0] for name in names])]
-
-
-class Split(NamedTuple):
-    """A column, from 1, of a file of the numbers of rows."""
-
-    file: str
-    column: int
-
-
-def _split_of(
-    names: list[str], is_test: bool, progress: Progress
-) -> tuple[list[str], Split | None]:
-    """The names of the data, and the split that the name of one file, or its recipe, asks for."""
-    pairs = [_split_named(name) for name in names]
-    data_names = [name for name, _ in pairs]
-    if len(names) > 1:
-        for name in names:
-            if name == GENERATED or name not in data_names:
-                problem = "read by itself, not with other files"
-                raise DataError(name, None, problem, "leave out the others")
-        return names, None
-
-    name, split = pairs[0]
-    if split is None:
-        split = _split_of_recipe(name, is_test)
-        if split is not None:
-            progress.note(f"{name}: the rows in {split.file}")
-    return [name], split
-
-
-def _split_of_recipe(name: str, is_test: bool) -> Split | None:
-    """The numbers of a recipe's training rows or test rows; None if it has no such files.
-
-    Raises `DataError` if there should be a file beside the data and is not.
-    """
-    recipe = recipe_meant(name)
-    if recipe is None or not recipe.splits:
-        return None
-    data_file = os.path.normpath(recipe.find_files()[0])
-    folder = os.path.dirname(data_file)
-    wanted = recipe.splits[is_test]
-    names = {wanted.lower() + suffix for suffix in ("", *COMPRESSED)}
-    for file in sorted(os.listdir(folder or ".")):
-        if file.lower() in names:
-            return Split(os.path.join(folder, file), 1)
-    kind = "test" if is_test else "training"
-    source = f"get it {recipe.obtain}, or " if recipe.obtain else ""
-    raise DataError(
-        name,
-        None,
-        f"no file {os.path.join(folder, wanted)}, which has the numbers of the {kind} rows in"
-        f" {data_file}",
-        f"{source}name another: {name}@FILE",
-    )
-
-
-def _split_named(source: str) -> tuple[str, Split | None]:
-    """The data file and the split as `source` names them."""
-    match = SPLIT.fullmatch(source)
-    if not match or os.path.exists(source):
-        return source, None
-    # As in https://user@host/file.
-    has_user_name = URL_HOST.fullmatch(match["data"]) is not None
-    if has_user_name:
-        return source, None
-    split_with_colon = source[match.start("split") :]
-    if os.path.exists(split_with_colon):
-        return match["data"], Split(split_with_colon, 1)
-    return match["data"], Split(match["split"], int(match["column"] or 1))
-
-
 def _rows_of(files: LabelledFiles, options: ReadOptions, format: Format | None = None) -> Labeled:
     """The rows of files of one format, with the features of the training data."""
     like = options.like
@@ -625,90 +450,3 @@ def _fit_features(name: str, features: Any, n_features: int, progress: Progress)
             f"{features.shape[1]} features, but the training data have {n_features}",
             "give the same",
         )
-
-
-def _with_labels(
-    data: Labeled, file: str, separator: str | None, progress: Progress, like: DataSchema | None
-) -> Labeled:
-    """The same rows with the labels in the file."""
-    labels_file = LabelledFile(source_of(file), progress)
-    format = array_format_of(labels_file)
-    names = like.names if like else None
-    by_name = like.by_name if like else None
-    if like is not None and separator is None:
-        separator = like.label_separator
-
-    n_labels = 0
-    are_numbers = format is not None and format.read_array is not None
-    if format is not None and format.read_array is not None:
-        labels, n_labels = labels_in(file, format.read_array(labels_file))
-        numbers, ids = np.unique(labels.ids, return_inverse=True)
-        words = [b"%d" % number for number in numbers.tolist()]
-        labels = Labels(labels.offsets, ids)
-        by_name = bool(by_name)
-    else:
-        labels, words = _label_lines(labels_file.lines, len(data), separator)
-        if like is None and separator is None:
-            note_separator(file, words, progress)
-
-    id_of, names = ids_and_names(words, by_name, names, file, are_numbers)
-    labels = Labels(labels.offsets, id_of[labels.ids])
-    if len(labels) != len(data):
-        raise DataError(
-            file,
-            None,
-            f"labels of {len(labels)} rows, but the features have {len(data)}",
-            "do they belong together?",
-        )
-
-    schema = data.schema
-    if like is None:
-        n_labels = max(n_labels, schema.n_labels, int(labels.ids.max(initial=-1)) + 1)
-        by_name = names is not None
-        schema = replace(schema, n_labels=n_labels, by_name=by_name, label_separator=separator)
-    schema = replace(schema, names=names or schema.names)
-    return replace(data, labels=labels.distinct(), n_labels=schema.n_labels, known=schema)
-
-
-def _label_lines(lines: Lines, n_rows: int, separator: str | None) -> tuple[Labels, list[bytes]]:
-    """The labels of a text with a line for each row, by number, and the different labels.
-
-    A line has a label, a list, several labels between separators, or nothing.
-    """
-    lines.min_lines = n_rows
-    numbering = Numbering(lines.budget)
-    parts = []
-    for chunk in lines:
-        rows = []
-        for number, line in enumerate(decoded(lines, chunk).split("\n")[:-1], lines.line):
-            try:
-                labels = labels_of(line, separator) or []
-            except ValueError as error:
-                raise DataError(lines.name, number, str(error), LIST_REMEDY) from error
-            rows.append([label.encode() for label in labels])
-        parts.append(numbering.labels_of(rows))
-    return Labels.joined(parts), list(numbering)
-
-
-def _split_rows(split: Split, n_rows: int) -> np.ndarray:
-    """The rows of the data, from 0, that a column of a split file names from 1."""
-    column = split.column
-    lines = Lines(source_of(split.file), SILENT)
-    rows = []
-    for chunk in lines:
-        lines.budget.take(36 * chunk.count(b"\n"))
-        for number, line in enumerate(chunk.split(b"\n")[:-1], lines.line):
-            # b"" where the line has no such column, which counts from 1
-            word = b"".join(line.split()[column - 1 : column]) if column else b""
-            row = int(word) if word.isdigit() and len(word) < 20 else 0
-            if not 1 <= row <= n_rows:
-                text = word.decode("utf-8", "replace")
-                raise DataError(
-                    lines.name,
-                    number,
-                    f'column {column} is "{text}", no row of the data, which has rows 1 to'
-                    f" {n_rows}",
-                    "is it their split?",
-                )
-            rows.append(row - 1)
-    return np.array(rows, np.int64)

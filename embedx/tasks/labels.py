@@ -20,14 +20,9 @@ from embedx.evaluation.labels import scores_by_groups
 from embedx.labeled.data import Labeled
 from embedx.labeled.digits import GENERATED
 from embedx.labeled.ids import read_label_names
-from embedx.labeled.read import (
-    check_there,
-    label_names_of_recipe,
-    read_test,
-    read_training,
-    rows_to_test_on,
-    with_names,
-)
+from embedx.labeled.label_files import with_names
+from embedx.labeled.named_data import check_there, label_names_of_recipe, rows_to_test_on
+from embedx.labeled.read import read_test, read_training
 from embedx.labeled.tables.settings import TableSettings
 from embedx.labeled.words import TextFeatureSettings
 from embedx.runtime.progress import Progress

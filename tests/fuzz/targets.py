@@ -22,7 +22,8 @@ from scipy.sparse import coo_matrix, csc_matrix, csr_matrix, save_npz
 
 from embedx.evaluation.word_sets import read_analogies, read_pairs
 from embedx.labeled.ids import read_label_names, read_names
-from embedx.labeled.read import read, read_training, with_names
+from embedx.labeled.label_files import with_names
+from embedx.labeled.read import read, read_training
 from embedx.labeled.tables.settings import TableSettings
 from embedx.text.encode import encode_sources
 from embedx.text.ngrams import NGrams
