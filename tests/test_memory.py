@@ -13,16 +13,19 @@ import psutil
 import pytest
 
 import embedx
+from embedx.classification.objective_choice import RunSettings
+from embedx.classification.run import ClassifierRun
 from embedx.errors import DataError, EmbedxError
 from embedx.runtime import control_groups, cores, disk, locks, memory
 from embedx.runtime.memory import NoMemoryError
 from embedx.runtime.progress import SILENT, Silent
 from embedx.skipgram import run as skipgram
 from embedx.skipgram.configuration import configure
-from embedx.training import checkpoint
+from embedx.training import checkpoint, life
 from embedx.training.checkpoint import Checkpoints
 from tests.support import forked
 from tests.support.checkpoints import checkpoints_of
+from tests.support.label_data import ova, settings, topics
 from tests.support.notes import Notes
 from tests.support.refusals import refused
 
@@ -277,12 +280,46 @@ def test_tables_optimizer_state_and_threads_are_counted(two_topics, monkeypatch)
     assert remedy == "lower dim, max_vocab, threads or window"
     adagrad, _ = needed(two_topics, monkeypatch, objective="ns", optimizer="adagrad", threads=3)
     assert adagrad["optimizer"] == 2 * table
-    assert adagrad["3 threads"] == 3 * few["1 thread"]
+    assert adagrad["threads"] == 3 * few["threads"]
     wide, _ = needed(two_topics, monkeypatch, objective="ns", window=100)
-    assert wide["1 thread"] > 3 * few["1 thread"]
+    assert wide["threads"] > 3 * few["threads"]
     state, _ = needed(two_topics, monkeypatch, objective="ar", bias="none", dim=100_000)
     assert state["objective"] == 16 * (4 + 8)
     assert state["vectors"] == 2 * 16 * 100_000 * 4
+
+
+def test_threads_that_were_not_asked_for_are_as_many_as_have_memory(two_topics, monkeypatch):
+    needs, _ = needed(two_topics, monkeypatch, threads=4)
+    one_thread = needs["threads"] / 4
+    for_two = sum(needs.values()) - 2 * one_thread
+    monkeypatch.setattr(memory, "available_memory", lambda: int(for_two))
+    monkeypatch.setattr("embedx.skipgram.resolve.usable_cores", lambda: 4)
+    model = embedx.SkipGram(dim=64, epochs=1).fit(two_topics).model
+    assert model.settings["threads"] == 2
+    assert model.facts["chosen"]["threads"] == "memory of a thread"
+    with refused(None, "dim", "threads", kind=NoMemoryError):
+        embedx.SkipGram(dim=64, epochs=1, threads=4).fit(two_topics)
+    monkeypatch.setattr(memory, "available_memory", lambda: int(for_two - 3 * one_thread))
+    with refused(None, "dim", kind=NoMemoryError):
+        embedx.SkipGram(dim=64, epochs=1).fit(two_topics)
+
+
+@pytest.mark.parametrize("weights", ["tree", "sparse"])
+def test_a_classifier_trains_by_as_many_threads_as_have_memory(weights, monkeypatch):
+    data = topics()
+    monkeypatch.setattr("embedx.classification.resolve.usable_cores", lambda: 4)
+    run = ClassifierRun(data, RunSettings(ova(), settings(weights=weights, threads=None)))
+    needs = run.allocate().needs
+    one_thread = needs["threads"] / 4
+    monkeypatch.setattr(
+        memory, "available_memory", lambda: int(sum(needs.values()) - 2.5 * one_thread)
+    )
+    again = ClassifierRun(data, RunSettings(ova(), settings(weights=weights, threads=None)))
+    assert life.allocated(again).needs["threads"] == one_thread
+    assert again.settings.threads == 1
+    assert again.origins["threads"] == "memory of a thread"
+    asked = ClassifierRun(data, RunSettings(ova(), settings(weights=weights, threads=4)))
+    assert not life.allocated(asked).fits
 
 
 def test_what_does_not_fit_is_refused_before_training(two_topics, monkeypatch):

@@ -43,7 +43,7 @@ from embedx.objectives.contract import Objective
 from embedx.optimizers.contract import UpdateRule
 from embedx.optimizers.dcd import DualCoordinateDescent
 from embedx.runtime.interrupts import to_the_end
-from embedx.runtime.memory import MemoryPlan, plan_memory
+from embedx.runtime.memory import THREADS, MemoryPlan, plan_memory
 from embedx.runtime.progress import Progress
 from embedx.training import trainer
 from embedx.training.checkpoint import Checkpoints
@@ -357,7 +357,7 @@ class LabelwiseTraining(Strategy):
 
     def memory(self, keeps_best: bool) -> MemoryPlan:
         """What a run needs."""
-        return plan_memory({"threads": self.workers})
+        return plan_memory({THREADS: self.workers})
 
     def trees(self) -> list[LabelTree]:
         """The trees that are trained to the end."""

@@ -34,7 +34,7 @@ from embedx.labeled.data import Labels, offsets_of
 from embedx.objectives.contract import Objective
 from embedx.optimizers.contract import Table, UpdateRule, new_table
 from embedx.optimizers.decay import decay_all
-from embedx.runtime.memory import MemoryPlan, plan_memory
+from embedx.runtime.memory import THREADS, MemoryPlan, plan_memory
 from embedx.runtime.random_streams import INITIAL_PARAMETERS
 from embedx.samplers.contract import Sampler, new_data
 from embedx.training.schedule import orders
@@ -290,7 +290,7 @@ class MinibatchTraining(Strategy):
             "objective": (self.local_state, self.n_updates),
         }
         best_weights = weights if keeps_best else ()
-        needs = {**state, "threads": self.workspaces(), "best weights": best_weights}
+        needs = {**state, THREADS: self.workspaces(), "best weights": best_weights}
         return plan_memory(needs, state)
 
     def arrays(self) -> dict[str, ndarray]:

@@ -202,6 +202,16 @@ class ClassifierRun:
 
     # ---- allocate
 
+    @property
+    def chosen_threads(self) -> int | None:
+        """The number of threads, where it was chosen; None where it was given."""
+        return self.settings.threads if self.given.threads is None else None
+
+    def lower_threads(self, threads: int) -> None:
+        """Train with fewer threads, because the memory of more does not fit."""
+        self.settings = dataclasses.replace(self.settings, threads=threads)
+        self.origins = {**self.origins, "threads": "memory of a thread"}
+
     def allocate(self) -> MemoryPlan:
         """Make the classifier and what trains it; the memory that training needs.
 

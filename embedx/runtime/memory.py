@@ -20,6 +20,8 @@ from embedx.runtime.progress import Progress
 
 # Share of the free memory that a copy of a run's state may take.
 MAX_COPY_SHARE = 0.5
+# The purpose, in a plan, of the workspaces of all threads.
+THREADS = "threads"
 
 
 class NoMemoryError(EmbedxError):
@@ -102,6 +104,14 @@ class MemoryPlan:
         """Bytes by purpose, with the rollback copy."""
         parts = {**self.needs, "rollback copy": self.copy}
         return {name: size for name, size in parts.items() if size}
+
+    def threads_that_fit(self, threads: int) -> int:
+        """How many threads fit, of as many as the plan is for: at least one."""
+        workspaces = self.needs.get(THREADS, 0)
+        if self.fits or not workspaces:
+            return threads
+        left = self.available - (sum(self.needs.values()) - workspaces)
+        return max(1, int(left / (workspaces / threads)))
 
     def report(self, progress: Progress) -> None:
         """Print the plan in a line, with --verbose."""

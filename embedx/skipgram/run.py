@@ -221,6 +221,17 @@ class WordVectorsRun:
 
     # ---- allocate
 
+    @property
+    def chosen_threads(self) -> int | None:
+        """The number of threads, where it was chosen; None where it was given."""
+        return self.config.settings.threads if "threads" in self.origins else None
+
+    def lower_threads(self, threads: int) -> None:
+        """Train with fewer threads, because the memory of more does not fit."""
+        settings = replace(self.config.settings, threads=threads)
+        self.config = replace(self.config, settings=settings)
+        self.origins = {**self.origins, "threads": "memory of a thread"}
+
     def allocate(self) -> MemoryPlan:
         """Make tables of zeros, whose memory is taken when it is written to; the memory that
         training needs.

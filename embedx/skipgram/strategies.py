@@ -19,7 +19,7 @@ from embedx.kernels import stream_key
 from embedx.objectives.contract import Objective
 from embedx.objectives.retrieval import RetrievalObjective
 from embedx.optimizers.contract import new_table
-from embedx.runtime.memory import allocating
+from embedx.runtime.memory import THREADS, allocating
 from embedx.runtime.progress import Progress
 from embedx.runtime.random_streams import CHUNK_ORDER, GENERATED_WINDOWS
 from embedx.samplers.contract import Sampler
@@ -193,8 +193,7 @@ class Streamed(Strategy):
 
     def memory(self) -> dict[str, Any]:
         """The arrays that training needs beside the tables, by purpose."""
-        n = len(self.workers)
-        return {f"{n} thread{'s' * (n > 1)}": self.workers}
+        return {THREADS: self.workers}
 
     def compile(self, progress: Progress) -> None:
         like = self._arguments(self.workers[0], 0, 0, 0.0)

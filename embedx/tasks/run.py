@@ -202,7 +202,7 @@ def plan_request(request: RunRequest, progress: Progress) -> Planned:
     check_output(task.output, request.overwrite or request.resume)
     with task.read() as data:
         resolved = task.resolve(data)
-        memory = resolved.allocate()
+        memory = life.allocated(resolved)
         return Planned(
             task.output,
             resolved.used_settings(),

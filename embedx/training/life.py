@@ -10,7 +10,7 @@
 from collections.abc import Mapping
 from typing import NamedTuple, Protocol, TypeVar
 
-from embedx.errors import Text
+from embedx.errors import Setting, Text
 from embedx.runtime.memory import MemoryPlan
 from embedx.runtime.progress import Progress
 from embedx.settings import Record, as_typed
@@ -55,6 +55,13 @@ class TrainableRun(Protocol[Trained]):
     def size(self) -> Size:
         """The size of the parameters."""
 
+    @property
+    def chosen_threads(self) -> int | None:
+        """The number of threads, where it was chosen; None where it was given."""
+
+    def lower_threads(self, threads: int) -> None:
+        """Train with fewer threads, because the memory of more does not fit."""
+
     def allocate(self) -> MemoryPlan:
         """Make parameters and workspaces; the memory that training needs."""
 
@@ -66,6 +73,24 @@ class TrainableRun(Protocol[Trained]):
 
     def finish(self, outcome: Outcome) -> Trained:
         """The trained model. Raises what ended the run if nothing was trained."""
+
+
+def allocated(run: TrainableRun[Trained]) -> MemoryPlan:
+    """The memory plan of a run, whose parameters and workspaces are made.
+
+    Threads that were not asked for are so many as have memory.
+    """
+    plan = run.allocate()
+    threads = run.chosen_threads
+    if threads is None:
+        return plan
+    n_that_fit = plan.threads_that_fit(threads)
+    if n_that_fit == threads:
+        return plan
+    run.lower_threads(n_that_fit)
+    problem = f", chosen: {threads} would need more memory than is available"
+    run.progress.note(Setting("threads", n_that_fit), problem)
+    return run.allocate()
 
 
 def train(run: TrainableRun[Trained], checkpoints: Checkpoints | None = None) -> Trained:
@@ -82,7 +107,7 @@ def train(run: TrainableRun[Trained], checkpoints: Checkpoints | None = None) ->
             value = as_typed(settings[name])
             progress.detail(f"{name.replace('_', '-')}={value}, chosen: {reason}")
     with progress.stage("allocate"):
-        plan = run.allocate()
+        plan = allocated(run)
     plan.check(*run.size())
     on_disk = run.on_disk(plan)
     if checkpoints is not None and on_disk is not None:
