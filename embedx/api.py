@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from embedx.classification import classifier, label_report, model_folder
-from embedx.classification.label_report import LabelReport, LabelTests
+from embedx.classification.label_report import LabelReport, LabelTests, RowsInMemory
 from embedx.classification.settings import ClassifySettings
 from embedx.comparison import compare as comparison
 from embedx.comparison.data import listed
@@ -185,6 +185,8 @@ def compare(
 @python_names()
 def evaluate(
     model: "AnyModel",
+    X: Any = None,
+    y: Any = None,
     *,
     test: str | Path | None = None,
     test_labels: str | None = None,
@@ -207,14 +209,20 @@ def evaluate(
     which                         "input", "output" or "sum": the vectors
     oov, seed, trust_pickle       as the options of `embedx eval`
 
-    Of a classifier a `LabelReport`, a dict of its metrics on the data in the file `test`:
+    Of a classifier a `LabelReport`, a dict of its metrics on the rows X with the labels y, or on
+    the data in the file `test`:
 
+    X             rows as `predict` takes them: texts, records, a data frame or an array
+    y             the label of each row, as `predict` gives it, or its labels: a list for each row,
+                  or an indicator matrix. None: the label column of X
     label_column  of a table, by default that of the training data
     predictions   a file with the labels that another program suggests for the same rows, scored
                   beside the model
     """
     models = [model, *(against if isinstance(against, list | tuple) else [against])]
     for_labels = {
+        "X": X,
+        "y": y,
         "test": test,
         "test_labels": test_labels,
         "label_column": label_column,
@@ -227,14 +235,27 @@ def evaluate(
             return words.evaluated(first, others, progress=progress, **tests)
     _check_none(tests, "is for word vectors, and the model is a classifier")
     classifiers = [_classifier_of(side) for side in models]
-    if test is None:
-        remedy = ("name them, alone or with ", Setting("test_labels"))
-        raise SettingError("test", None, "a classifier is scored on labelled data", remedy)
     table = TableSettings(label_column=label_column)
     suggested = None if predictions is None else str(predictions)
-    files = LabelTests(str(test), test_labels, table, suggested)
+    rows: LabelTests | RowsInMemory
+    if X is not None:
+        _check_in_memory(X, test=test, test_labels=test_labels)
+        rows = RowsInMemory(X, y, table, suggested)
+    elif test is not None:
+        rows = LabelTests(str(test), test_labels, table, suggested)
+    else:
+        remedy = ("give rows and their labels, X and y, or a file by ", Setting("test"))
+        raise SettingError("test", None, "a classifier is scored on labelled data", remedy)
     with reporter(verbose) as progress:
-        return label_report.evaluate(classifiers, files, progress)
+        return label_report.evaluate(classifiers, rows, progress)
+
+
+def _check_in_memory(X: Any, **files: Any) -> None:
+    """Raise `EmbedxError` where X names a file, or files are named beside it."""
+    if isinstance(X, str | Path):
+        remedy = ("name a file by ", Setting("test", str(X)))
+        raise DataError("X", None, "one text, no rows", remedy)
+    _check_none(files, "does not apply with X")
 
 
 def _check_none(tests: Mapping[str, Any], problem: str) -> None:

@@ -254,6 +254,12 @@ def choice(word: object, known: Iterable[str]) -> str:
     return near(word, known, f"choose one of {', '.join(known)}")
 
 
+def check_kind(kind: str, known: Iterable[str]) -> None:
+    """Raise `SettingError` for a kind of frame or figure that there is not."""
+    if kind not in known:
+        raise SettingError("kind", kind, choice(kind, known))
+
+
 class LostClusterError(EmbedxError):
     """The cluster that trains or predicts is lost, while this process and its state are whole.
 

@@ -228,3 +228,39 @@ def test_a_comparison_draws_its_ranking(two_topics, tmp_path, monkeypatch):
         outcome.plot(measure="loglikelihood")
     with refused("kind", kind=SettingError, quoting="curves"):
         outcome.plot("curve")
+
+
+def scored_sets(tmp_path):
+    """Two files of pairs of words, and two models of these words."""
+    sets = []
+    for name, order in (("near", [1, 3, 2, 5, 4, 6]), ("far", [6, 4, 5, 1, 3, 2])):
+        file = tmp_path / f"{name}.tsv"
+        lines = [f"w{k}\tw{k + 1}\t{score}\n" for k, score in enumerate(order)]
+        file.write_text("".join(lines))
+        sets.append(str(file))
+    models = []
+    for seed in (0, 1):
+        vectors = np.random.default_rng(seed).normal(size=(8, 4)).astype(np.float32)
+        models.append(embedx.WordVectors([f"w{k}" for k in range(8)], {"input": vectors}))
+    return sets, models
+
+
+def test_scores_of_word_vectors_are_drawn_with_their_intervals(tmp_path):
+    sets, (first, second) = scored_sets(tmp_path)
+    alone = embedx.evaluate(first, pairs=sets)
+    ax = alone.plot()
+    names = [label.get_text() for label in ax.get_yticklabels()]
+    assert names == [f"{score.test} (spearman)" for score in alone.scores]
+    drawn = ax.containers[0].lines[0].get_xdata()
+    assert drawn.tolist() == [score.score for score in alone.scores]
+    with refused("kind", value="differences", quoting="scores"):
+        alone.plot("differences")
+
+    both = embedx.evaluate(first, pairs=sets, against=second)
+    scores = both.plot("scores")
+    assert len(scores.containers) == 2
+    assert [text.get_text() for text in scores.get_legend().get_texts()] == ["A", "B"]
+    differences = both.plot()
+    drawn = [bar.lines[0].get_xdata()[0] for bar in differences.containers]
+    assert drawn == [difference.difference for difference in both.differences]
+    differences.figure.canvas.draw()

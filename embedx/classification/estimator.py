@@ -411,7 +411,6 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             "n_iter": self.n_iter_,
             "is_multilabel": self._is_multilabel,
             "has_sparse_labels": self._has_sparse_labels,
-            "feature_names": [*map(str, getattr(self, "feature_names_in_", ()))],
         }
         facts = {**self.classifier_.facts, "estimator": kept}
         return dataclasses.replace(self.classifier_, facts=facts).save(folder, overwrite)
@@ -433,8 +432,8 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         estimator.n_iter_ = recorded.get("n_iter", 0)
         estimator.n_features_in_ = known.n_features
         estimator.classes_ = targets.classes_of(classifier, recorded.get("classes"))
-        if recorded.get("feature_names"):
-            estimator.feature_names_in_ = np.array(recorded["feature_names"], object)
+        if known.feature_names is not None:
+            estimator.feature_names_in_ = np.array(known.feature_names, object)
         return estimator
 
     # ---- labels
@@ -470,12 +469,26 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         n_labels = len(self.classes_)
         names = None if self._is_multilabel else targets.names_of(self.classes_)
         check_can_be_saved(names or [], "y")
-        known = DataSchema(X.shape[1], n_labels, names, self._text, by_name=names is not None)
+        known = DataSchema(
+            X.shape[1],
+            n_labels,
+            names,
+            self._text,
+            by_name=names is not None,
+            feature_names=self._feature_names,
+        )
         labels = self._labels_of(y)
         weights = self._row_weights(labels, sample_weight, X)
         data = Labeled(self._features(X), labels, n_labels, known, weights)
         known = dataclasses.replace(known, has_empty_first_column=data.has_empty_first_column)
         return dataclasses.replace(data, known=known)
+
+    @property
+    def _feature_names(self) -> list[str] | None:
+        """The columns of the data frame that was trained on, if it was one."""
+        if not hasattr(self, "feature_names_in_"):
+            return None
+        return [*map(str, self.feature_names_in_)]
 
     def _row_weights(self, labels: Labels, sample_weight: Any, X: Any) -> ndarray | None:
         """The weights of rows, float64 (n,); None if all rows weigh the same.

@@ -8,7 +8,7 @@ import numpy as np
 
 from embedx.classification.detail import Detail
 from embedx.classification.label_frames import confusion_of
-from embedx.errors import SettingError, choice
+from embedx.errors import check_kind
 from embedx.evaluation.answers import BINS
 from embedx.pages import figures
 from embedx.pages.charts import Interval
@@ -26,8 +26,7 @@ def figure(detail: Detail, kind: str, name: str, ax: "Axes | None") -> "Axes":
 
     name  of the classifier
     """
-    if kind not in FIGURES:
-        raise SettingError("kind", kind, choice(kind, ("differences", *FIGURES)))
+    check_kind(kind, ("differences", *FIGURES))
     return FIGURES[kind](detail, figures.as_text(name), ax)
 
 

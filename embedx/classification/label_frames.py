@@ -7,15 +7,14 @@ from typing import Any
 import numpy as np
 
 from embedx.classification.detail import Detail
-from embedx.errors import InapplicableError, SettingError, choice
+from embedx.errors import InapplicableError, check_kind
 from embedx.evaluation.answers import BINS, ConfusionMatrix
 from embedx.runtime.frames import data_frame
 
 
 def frame(detail: Detail, kind: str) -> Any:
     """A `pandas.DataFrame` of that kind. Raises `EmbedxError` where there is none."""
-    if kind not in FRAMES:
-        raise SettingError("kind", kind, choice(kind, ("metrics", *FRAMES)))
+    check_kind(kind, ("metrics", *FRAMES))
     return FRAMES[kind](detail)
 
 

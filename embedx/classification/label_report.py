@@ -19,6 +19,7 @@ from embedx.evaluation import statistics
 from embedx.evaluation.labels import scores_by_groups
 from embedx.evaluation.statistics import Estimate, Score
 from embedx.labeled.data import Labeled
+from embedx.labeled.in_memory import labelled_rows
 from embedx.labeled.read import read_test
 from embedx.labeled.tables.settings import TableSettings
 from embedx.pages.plain import aligned, metric_rows
@@ -58,6 +59,27 @@ class LabelTests:
             self.labels,
             like=model.known,
             progress=progress,
+            table=self.table,
+            names_new_labels=self.predictions is not None,
+        )
+
+
+@dataclass(frozen=True)
+class RowsInMemory:
+    """Test rows given from Python, as `labelled_rows` takes them."""
+
+    rows: Any
+    labels: Any
+    table: TableSettings = dataclasses.field(default_factory=TableSettings)
+    predictions: str | None = None
+
+    def read(self, model: Classifier, progress: Progress) -> Labeled:
+        """The test rows for a classifier."""
+        note_probabilities(model, progress)
+        return labelled_rows(
+            self.rows,
+            self.labels,
+            like=model.known,
             table=self.table,
             names_new_labels=self.predictions is not None,
         )
@@ -216,7 +238,7 @@ def report_of_one(
 
 
 def evaluate(
-    models: Sequence[Classifier | str], tests: LabelTests, progress: Progress
+    models: Sequence[Classifier | str], tests: LabelTests | RowsInMemory, progress: Progress
 ) -> LabelReport:
     """The scores of classifiers or their folders, and of the predictions if there are any; of one
     classifier alone with the metrics of its decisions.

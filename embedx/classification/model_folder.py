@@ -57,7 +57,13 @@ Model = TypeVar("Model", bound=LabelRanking)
 TASK = "classification"
 MIN_TEMPERATURE = 1e-6
 # Fields of the schema in model.json; those that an earlier version did not write have defaults.
-RECORDED = ("by_name", "first_feature", "has_empty_first_column", "label_separator")
+RECORDED = (
+    "by_name",
+    "first_feature",
+    "has_empty_first_column",
+    "feature_names",
+    "label_separator",
+)
 # float64 is written by lbfgs on request.
 FLOATS = ("float32", "float64")
 SCHEMA = FolderSchema(
@@ -121,6 +127,7 @@ READER = {
     "named": Value(bool, required=True),
     "first_feature": Value(int, at_least=0, at_most=MAX_WHOLE_NUMBER),
     "has_empty_first_column": Value(bool),
+    "feature_names": Value(list, items=str),
     "text": Value(dict),
     "columns": Value(dict),
 }

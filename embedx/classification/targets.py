@@ -9,16 +9,12 @@ from numpy import float64, ndarray
 
 from embedx.classification.classifier import Classifier
 from embedx.labeled.data import Labels, offsets_of
+from embedx.labeled.in_memory import label_name
 
 
 def names_of(classes: ndarray) -> list[str]:
     """The classes as files write them: 1.0 is the label 1."""
-    return [_name_of(label) for label in classes]
-
-
-def _name_of(label: Any) -> str:
-    is_whole = isinstance(label, float | np.floating) and label.is_integer()
-    return str(int(label) if is_whole else label)
+    return [label_name(label) for label in classes]
 
 
 def classes_of(classifier: Classifier, dtype: str | None) -> ndarray:

@@ -7,7 +7,7 @@ compare.html and compare.csv.
 import contextlib
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,7 +30,14 @@ from embedx.comparison.tables import (
 )
 from embedx.comparison.text import Text
 from embedx.comparison.tuning import Options, Tuning
-from embedx.errors import DataError, InapplicableError, Setting, SettingError, choice
+from embedx.errors import (
+    DataError,
+    InapplicableError,
+    Setting,
+    SettingError,
+    check_kind,
+    choice,
+)
 from embedx.labeled.digits import GENERATED
 from embedx.labeled.named_data import rows_to_test_on
 from embedx.pages import figures
@@ -252,12 +259,6 @@ class Comparison:
 
 
 FRAMES = {"ranking": numbers, "differences": difference_rows, "curves": curve_rows}
-
-
-def check_kind(kind: str, known: Iterable[str]) -> None:
-    """Raise `SettingError` for a kind of frame or figure that there is not."""
-    if kind not in known:
-        raise SettingError("kind", kind, choice(kind, known))
 
 
 def compared(

@@ -3,12 +3,17 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from embedx.errors import check_kind
 from embedx.evaluation import statistics
 from embedx.evaluation.statistics import number
+from embedx.pages import figures
 from embedx.pages.plain import aligned, tab_separated
 from embedx.runtime.frames import data_frame
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 PROTOCOL = {
     "case": "ignored; the most frequent variant counts",
@@ -171,6 +176,35 @@ class Report:
         ]
         return data_frame(named, TSV_HEAD)
 
+    def plot(self, kind: str | None = None, ax: "Axes | None" = None) -> "Axes":
+        """Draw a figure, and return its matplotlib Axes. Raises `EmbedxError` without matplotlib,
+        and where there is no figure of that kind.
+
+        kind  "scores" of each set with their 95 % intervals; of two sides also "differences", the
+              default there
+        ax    where to draw; by default new Axes
+        """
+        kinds = ["scores", "differences"] if self.differences else ["scores"]
+        kind = kind or kinds[-1]
+        check_kind(kind, kinds)
+        if kind == "differences":
+            differences = {
+                _name_of_set(paired): (paired.difference, *paired.interval)
+                for paired in self.differences
+                if math.isfinite(paired.difference)
+            }
+            return figures.dot_plot(differences, f"difference {DIFFERENCE}", ax)
+        n_models = len(self.models)
+        scores_of_side = {
+            side: {
+                _name_of_set(score): (score.score, *score.interval)
+                for score in self.scores[k::n_models]
+                if math.isfinite(score.score)
+            }
+            for k, side in enumerate(self.sides)
+        }
+        return figures.dot_plot_of_sides(scores_of_side, "score", ax)
+
     def rows(self, sides: Sequence[str] = ()) -> list[list[str]]:
         """The scores with their 95 % intervals, a row for each set and a column for each model and
         for the difference of two sides, under a row of names; items are those of the model that
@@ -229,6 +263,11 @@ class Report:
                 " over seeds: give several seeds of both."
             )
         return sentences
+
+
+def _name_of_set(score: TestScore | ScoreDifference) -> str:
+    """What a figure calls a set."""
+    return f"{score.test} ({score.measure})"
 
 
 def table_row(scores: Sequence[TestScore], difference: ScoreDifference | None) -> list[str]:

@@ -241,6 +241,7 @@ class DataSchema:
                             say
     has_empty_first_column  no training row has the first feature; of arrays
     columns                 where the data are a table
+    feature_names           the columns of a data frame without text that was trained on
     label_separator         of several labels in a line of a file of labels
     """
 
@@ -252,6 +253,7 @@ class DataSchema:
     first_feature: int | None = None
     has_empty_first_column: bool = False
     columns: Columns | None = None
+    feature_names: list[str] | None = None
     label_separator: str | None = None
 
     @property

@@ -14,11 +14,13 @@ from embedx import checks
 from embedx.errors import DataError
 from embedx.labeled.arrays import check_finite
 from embedx.labeled.cells import MAX_NUMBER
-from embedx.labeled.data import Columns, DataSchema, TextSchema, with_unknown_last
+from embedx.labeled.data import Columns, DataSchema, FileRows, TextSchema, with_unknown_last
 from embedx.labeled.files import LabelledFiles, MemoryBudget
 from embedx.labeled.options import ReadOptions
+from embedx.labeled.tables.names import listed
 from embedx.labeled.tables.numbers import standardised
 from embedx.labeled.tables.rows import OpenTable, read_table
+from embedx.labeled.tables.settings import TableSettings
 from embedx.labeled.words import KnownTextFeatures
 from embedx.runtime.progress import SILENT
 from embedx.text.sources import ROWS, Source
@@ -57,6 +59,7 @@ def features_of(rows: Any, schema: DataSchema) -> Any:
             "rows with named columns, which the training data have not",
             f"give {_wanted(schema)}",
         )
+    rows = _with_columns_in_order(rows, schema)
     if columns is not None and not columns.text:
         return features_of_numbers(_array_of(rows, schema, float64), columns)
     with np.errstate(over="ignore"):
@@ -144,6 +147,21 @@ def _array_of(rows: Any, schema: DataSchema, dtype: type) -> Any:
     return array
 
 
+def _with_columns_in_order(rows: Any, schema: DataSchema) -> Any:
+    """A data frame with the columns of the one that was trained on, in its order; other rows as
+    they are. Raises `DataError` for a column that is missing.
+    """
+    names = schema.feature_names
+    if names is None or not hasattr(rows, "columns"):
+        return rows
+    available = dict.fromkeys(str(name) for name in rows.columns)
+    for name in names:
+        if name not in available:
+            problem = f'no column "{name}", as the training data have'
+            raise DataError(NAME, None, problem, f"there are {listed(available) or 'none'}")
+    return rows[names]
+
+
 def records_of(rows: Any) -> Iterator[dict[str, Any]] | None:
     """The rows of a data frame, or of a list of mappings; None if they are neither."""
     is_of_polars = hasattr(rows, "to_dicts")
@@ -169,9 +187,16 @@ def features_of_records(records: Iterator[dict[str, Any]], schema: DataSchema) -
 
     Raises `EmbedxError` for a column that is missing, and a value that is none of its kind.
     """
+    return read_records(records, schema, TableSettings()).features
+
+
+def read_records(
+    records: Iterator[dict[str, Any]], schema: DataSchema, table: TableSettings
+) -> FileRows:
+    """Records as the same rows of a file are read, with their labels if they have any."""
     files = LabelledFiles([Source(NAME, ROWS, None)], SILENT)
-    table = OpenTable(enumerate(records, 1))
-    return read_table(files, ReadOptions(like=schema), lambda _: table).features
+    opened = OpenTable(enumerate(records, 1))
+    return read_table(files, ReadOptions(like=schema, table=table), lambda _: opened)
 
 
 def features_of_numbers(values: Any, columns: Columns, name: str = NAME) -> ndarray:

@@ -1,8 +1,9 @@
 """The charts of pages as figures of matplotlib, which is no dependency."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
 from numpy import ndarray
 
 from embedx.errors import EmbedxError
@@ -20,6 +21,10 @@ from embedx.pages.charts import (
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+
+# Of a line of a dot plot, which the points of all sides share.
+HEIGHT_OF_SIDES = 0.6
 
 
 def axes_for(ax: "Axes | None") -> "Axes":
@@ -49,10 +54,35 @@ def dot_plot(scores: Mapping[str, Interval], title: str, ax: "Axes | None") -> "
         ax.errorbar(interval[0], place, xerr=_error(interval), fmt="o", capsize=3)
     if is_of_differences(scores):
         ax.axvline(0, color="gray", linestyle="--", linewidth=1)
-    ax.set_yticks(range(len(scores)), [*map(as_text, scores)])
-    ax.set_ylim(len(scores) - 0.5, -0.5)
-    ax.set_xlabel(as_text(title))
+    _name_lines(ax, scores, title)
     return ax
+
+
+def dot_plot_of_sides(
+    scores_of_side: Mapping[str, Mapping[str, Interval]], title: str, ax: "Axes | None"
+) -> "Axes":
+    """A line for each name, the first at the top: the scores of all sides with their intervals."""
+    ax = axes_for(ax)
+    n_sides = len(scores_of_side)
+    names = dict.fromkeys(name for scores in scores_of_side.values() for name in scores)
+    line_of_name = {name: line for line, name in enumerate(names)}
+    for k, (side, scores) in enumerate(scores_of_side.items()):
+        offset = HEIGHT_OF_SIDES * ((k + 0.5) / n_sides - 0.5)
+        places = [line_of_name[name] + offset for name in scores]
+        values, low, high = np.array([*scores.values()]).reshape(-1, 3).T
+        error = [values - low, high - values]
+        ax.errorbar(values, places, xerr=error, fmt="o", capsize=3, label=as_text(side))
+    _name_lines(ax, names, title)
+    if n_sides > 1:
+        ax.legend()
+    return ax
+
+
+def _name_lines(ax: "Axes", names: Collection[str], title: str) -> None:
+    """The names from the top to the bottom, and the title of what is drawn beside them."""
+    ax.set_yticks(range(len(names)), [*map(as_text, names)])
+    ax.set_ylim(len(names) - 0.5, -0.5)
+    ax.set_xlabel(as_text(title))
 
 
 def against_speed(
