@@ -1,15 +1,14 @@
-"""Full gradient steps on all input vectors and on all output vectors in turn, none of which makes
-the objective worse.
+"""Alternating full-gradient steps on all input vectors and on all output vectors; the objective
+never increases.
 
-A row's gradient is divided by how often the row occurs, for frequencies span six orders of
-magnitude and a step that suits a frequent row would leave a rare one where it is. A row then moves
-by row-wise Adagrad with momentum.
+A row's gradient is divided by the number of times the row occurs. Frequencies span six orders of
+magnitude: without the division, a step that suits a frequent row would hardly move a rare one. Rows
+move by row-wise Adagrad with momentum.
 
-The objective is known at each point anyway, from the gradient of the step after. A step that does
-not lower it is reverted and tried again at half the rate, then at a quarter of that, an eighth of
-that; one that does lets the rate of its side grow. Where some of the rows are drawn
-(`collapsed.Tail`), that is done again for each iteration, so that its first step is compared by two
-sets of draws.
+A step that does not lower the objective is undone and tried again at 1/2 of the rate, then at 1/4
+of that rate, 1/8 of that, and so on. A step that lowers it multiplies the rate of its side by
+RATE_GROWTH. Rows that are drawn (`collapsed.Tail`) are drawn anew for each iteration, so that the
+first step of an iteration compares losses under two sets of draws.
 """
 
 import dataclasses
@@ -32,22 +31,21 @@ from embedx.training.schedule import Schedule
 from embedx.training.state import TrainState
 from embedx.training.strategy import Strategy, Tally
 
-TRIES = 8  # of a step, the last at the rate divided by 2^28
-# of the learning rate after a step that lowers the loss (measured: docs/constants.md)
-GROWTH = 1.2
+# The last attempt is at the rate divided by 2^28.
+MAX_ATTEMPTS_PER_STEP = 8
+# Factor of the learning rate after a step that lowers the loss (measured: docs/constants.md).
+RATE_GROWTH = 1.2
 
 
 @dataclass(frozen=True)
 class Iteration:
-    """Where the vectors stood after a step of the inputs and one of the outputs; number 0 is the
-    start.
-    """
+    """Loss and cost after one step of the inputs and one of the outputs; number 0 is the start."""
 
     number: int
     loss: float  # mean per pair, in the unit of `Descent.loss_unit`
-    seconds: float  # of iterations so far
-    macs: int  # multiply-adds so far
-    input_rate: float  # of the next step
+    seconds: float  # of all iterations up to this one
+    macs: int  # multiply-adds up to now
+    input_rate: float  # learning rate of the inputs' next step
 
 
 class EndedEarlyError(Exception):
@@ -56,10 +54,11 @@ class EndedEarlyError(Exception):
 
 @dataclass
 class Side:
-    """The input vectors or the output vectors, and how they move."""
+    """The input vectors or the output vectors, with the state and the rate of their steps."""
 
     table: ndarray  # float32 (n, stride)
-    columns: int  # that move; what stands in others, such as the inputs' 1 for the biases, stays
+    # The first `columns` are trained; the others are constant, such as the inputs' 1 for biases.
+    columns: int
     times: ndarray  # float (n,): how often each row occurs
     rate: float
 
@@ -68,7 +67,7 @@ class Side:
         self.state = Means(self.table)
 
     def direction(self, gradient: ndarray) -> ndarray:
-        """Where the next step at rate 1 leads from here, float32 like the table; overwrites
+        """The update that is subtracted at rate 1, float32 like the table; overwrites
         `gradient`.
         """
         gradient[:, self.columns :] = 0
@@ -77,12 +76,12 @@ class Side:
 
 
 class Descent(Strategy):
-    """Alternating steps, from wherever the tables are; a chunk is an iteration. `history` has the
-    loss after each.
+    """Alternating steps from the current tables; a chunk is an iteration. `history` has the loss
+    after each iteration.
 
-    iterations  None for as many as there is time for
-    budget      seconds of iterations; the time of `watch`, which is called after each, is not
-                counted
+    iterations  number of iterations; None until `budget` is used up
+    budget      seconds for iterations; the time that `watch` takes is not counted
+    watch       called after each iteration
     """
 
     reports_itself = True
@@ -111,20 +110,20 @@ class Descent(Strategy):
         self.n_chunks = 1
         self.history: list[Iteration] = []
         self.macs = 0
-        # at the tables as they are, with the gradient by the inputs
-        self.here: Evaluation | None = None
-        self.since = 0.0  # of time.monotonic(): the beginning of this iteration
+        # At the current tables, with the gradient of the inputs.
+        self.current: Evaluation | None = None
+        self.iteration_start = 0.0  # by time.monotonic()
         self.finished = self.interrupted = self.was_cut = False
         self.interrupted_by: BaseException | None = None
 
     def run(
         self, snapshot: Mapping[str, Any] | None = None, checkpoints: Checkpoints | None = None
     ) -> trainer.Outcome:
-        """Take all steps. Ctrl-C and the end of the time leave the tables as they were after the
-        last whole iteration.
+        """Take all steps. After Ctrl-C or at the end of the time budget, the tables are those after
+        the last whole iteration.
 
-        `snapshot` is of the state of a run that was set up alike, to resume; `checkpoints` keep it
-        on disk.
+        snapshot     state of an earlier run with the same setup, to resume it
+        checkpoints  where the state is saved
         """
         schedule = Schedule(
             1.0, 1, 1, self.iterations or math.inf, shape="constant", unit="iterations"
@@ -132,7 +131,7 @@ class Descent(Strategy):
         outcome = trainer.run(
             self, schedule, self.progress, snapshot=snapshot, checkpoints=checkpoints
         )
-        losses = [each.loss for each in self.history]
+        losses = [iteration.loss for iteration in self.history]
         pairs = round(self.n_pairs)
         first, last = (losses[0], losses[-1]) if losses else (None, None)
         return dataclasses.replace(
@@ -156,99 +155,101 @@ class Descent(Strategy):
         self.interrupted = True
 
     def train(self, worker: Any, epoch: int, chunk: int, rate: float) -> Tally | None:
-        """Iteration epoch + 1: a step of the inputs and one of the outputs. The rates are the
-        sides' own.
+        """Run iteration epoch + 1: one step of the inputs, one of the outputs, each at its own
+        rate. `rate` is not used.
         """
-        self.since = time.monotonic()
+        self.iteration_start = time.monotonic()
         before = None
+        is_last = epoch + 1 == self.iterations
         try:
-            here = self.here or self._start()
+            current = self.current or self._start()
             before = self.state().snapshot()
-            loss_before = here.loss
+            loss_before = current.loss
             self.rows.redraw(epoch + 1)
-            here = self._step(self.inputs, here, OUTPUTS, epoch)
-            here = self._step(
-                self.outputs, here, NEITHER if epoch + 1 == self.iterations else INPUTS, epoch + 0.5
-            )
-            self._report(epoch + 1, here)
-            if not here.loss < loss_before:
+            current = self._step(self.inputs, current, OUTPUTS, epoch)
+            next_side = NEITHER if is_last else INPUTS
+            current = self._step(self.outputs, current, next_side, epoch + 0.5)
+            self._report(epoch + 1, current)
+            if not current.loss < loss_before:
                 self.progress.note(
                     f"no step lowers the objective any further after {epoch + 1} iterations"
                 )
                 self.finished = True
-        except (
-            EndedEarlyError,
-            KeyboardInterrupt,
-        ) as reason:  # the latter of `watch` or `progress`
+        # `watch` and `progress` may raise KeyboardInterrupt.
+        except (EndedEarlyError, KeyboardInterrupt) as reason:
             self.interrupted_by = reason if isinstance(reason, KeyboardInterrupt) else None
             self.was_cut = True
-            if len(self.history) < epoch + 2:  # the start's and those of whole iterations
+            # `history` has the start and each whole iteration.
+            if len(self.history) < epoch + 2:
                 if before is not None:
                     to_the_end(lambda: self.state().restore(before))
                 return None
-        self.here = here
-        return Tally(here.loss, round(self.n_pairs), 1)
+        self.current = current
+        return Tally(current.loss, round(self.n_pairs), 1)
 
     def state(self) -> TrainState:
         """All that an iteration changes."""
         state = TrainState()
         for name, side in (("inputs", self.inputs), ("outputs", self.outputs)):
             state.add_array(f"{name}.rows", side.table)
-            for each, array in vars(side.state).items():
-                state.add_array(f"{name}.{each}", array)
+            for array_name, array in vars(side.state).items():
+                state.add_array(f"{name}.{array_name}", array)
             state.add_attribute(f"{name}.rate", side, "rate")
         state.add_attribute("macs", self, "macs")
         state.add_attribute("finished", self, "finished")
 
         def write_history(values: Any) -> None:
-            self.history = [Iteration(**each) for each in values]
+            self.history = [Iteration(**fields) for fields in values]
 
-        state.add(
-            "history", lambda: [dataclasses.asdict(each) for each in self.history], write_history
-        )
+        def read_history() -> list[dict[str, Any]]:
+            return [dataclasses.asdict(iteration) for iteration in self.history]
+
+        state.add("history", read_history, write_history)
         return state
 
     def _start(self) -> Evaluation:
-        """The evaluation at the tables as they are, at the start of all iterations or where a run
-        is resumed.
-        """
+        """The evaluation at the tables that a run starts or resumes from."""
         self.rows.refit(self.outputs.table)
         self.rows.redraw(max(len(self.history) - 1, 0))
         macs = self.macs
-        here = self._evaluate(INPUTS, None)
+        current = self._evaluate(INPUTS, None)
         if self.history:
-            self.macs = macs  # it was counted before
+            # The run that was interrupted has counted this evaluation.
+            self.macs = macs
         else:
-            self._report(0, here)
-        return here
+            self._report(0, current)
+        return current
 
-    def _step(self, side: Side, here: Evaluation, then: int, done: float) -> Evaluation:
-        """Move one side downhill; the evaluation there, with the gradient by the side `then`.
-        `done` iterations were before.
+    def _step(self, side: Side, current: Evaluation, next_side: int, done: float) -> Evaluation:
+        """Move one side downhill; return the evaluation after it, with the gradient of `next_side`.
+
+        done  number of iterations before this step
         """
-        # as of the inputs while all outputs are zero
-        if not here.gradient[:, : side.columns].any():
-            return self._evaluate(then, done)
-        direction = side.direction(here.gradient)
-        kept = side.table.copy()
-        for attempt in range(TRIES):
-            there = self._move(side, kept - float32(side.rate) * direction, then, done)
-            if there.loss < here.loss:
-                side.rate *= GROWTH
-                return there
+        # The inputs have no gradient while all outputs are zero.
+        if not current.gradient[:, : side.columns].any():
+            return self._evaluate(next_side, done)
+        direction = side.direction(current.gradient)
+        table_before = side.table.copy()
+        for attempt in range(MAX_ATTEMPTS_PER_STEP):
+            table = table_before - float32(side.rate) * direction
+            moved = self._move(side, table, next_side, done)
+            if moved.loss < current.loss:
+                side.rate *= RATE_GROWTH
+                return moved
             side.rate /= 2 ** (attempt + 1)
-        return self._move(side, kept, then, done)
+        return self._move(side, table_before, next_side, done)
 
-    def _move(self, side: Side, table: ndarray, then: int, done: float) -> Evaluation:
-        """Overwrite the table of one side; the evaluation there."""
+    def _move(self, side: Side, table: ndarray, next_side: int, done: float) -> Evaluation:
+        """Overwrite the table of one side; return the evaluation there."""
         side.table[:] = table
         if side is self.outputs:
             self.rows.refit(side.table)
-        return self._evaluate(then, done)
+        return self._evaluate(next_side, done)
 
     def _evaluate(self, side: int, done: float | None) -> Evaluation:
-        """The objective and a gradient at the tables as they are; `done` iterations were before,
-        None at the start.
+        """The objective at the current tables, and the gradient of one side.
+
+        done  number of iterations before this evaluation; None at the start
         """
         n_inputs = len(self.inputs.table)
 
@@ -260,16 +261,18 @@ class Descent(Strategy):
             )
             self.progress.update(0 if done is None else done + n / n_inputs / 2, **facts)
 
-        found = evaluate(self.rows, self.inputs.table, self.outputs.table, side, report)
-        self.macs += found.macs
-        return found
+        evaluation = evaluate(self.rows, self.inputs.table, self.outputs.table, side, report)
+        self.macs += evaluation.macs
+        return evaluation
 
     def _seconds(self) -> float:
-        """Of iterations so far."""
-        return (self.history[-1].seconds if self.history else 0.0) + time.monotonic() - self.since
+        """Seconds that iterations have taken so far, without the time of `watch`."""
+        before = self.history[-1].seconds if self.history else 0.0
+        return before + time.monotonic() - self.iteration_start
 
-    def _report(self, number: int, here: Evaluation) -> None:
-        loss = here.loss / self.n_pairs
+    def _report(self, number: int, evaluation: Evaluation) -> None:
+        """Add an iteration to `history`, write its line to the log, and call `watch`."""
+        loss = evaluation.loss / self.n_pairs
         iteration = Iteration(number, loss, self._seconds(), self.macs, self.inputs.rate)
         self.history.append(iteration)
         self.progress.note(
@@ -278,4 +281,4 @@ class Descent(Strategy):
             f" {self.inputs.rate:.3g} and {self.outputs.rate:.3g}"
         )
         self.watch(iteration)
-        self.since = time.monotonic()
+        self.iteration_start = time.monotonic()

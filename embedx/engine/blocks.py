@@ -1,13 +1,11 @@
-"""Blocks of text: from a chunk of kept words to the examples and candidates that are trained
-together, within compiled code.
+"""Blocks of text: compiled code that turns a chunk of kept words into examples and candidates.
 
 A block is `block_size` consecutive kept words (the centres), their contexts on both sides, and
 noise words. As in word2vec.c, context words are the inputs, and a centre is what they predict:
 
-    inputs      words whose vectors are fetched: the positions of centres and contexts in text
-                order, repeats kept
-    examples    vectors h made of the inputs (`encoders`): each input is one (skip-gram), or each
-                centre's contexts are (CBOW)
+    inputs      centres and contexts in text order, repeats included; their vectors are fetched
+    examples    vectors h computed from the inputs (`encoders`): one for each input (skip-gram), or
+                one for the contexts of each centre (CBOW)
     candidates  output rows: the distinct centres, then the distinct noise words; a noise word may
                 equal a centre, unless the form is JOINT
     label[e, k] the number of pairs of example e whose positive is candidate k
@@ -17,19 +15,19 @@ the pairs whose bit at node k is 1, bit_zero_count[e, k] those whose bit is 0. I
 candidates, candidate k is row k, drawn once. Retrieved rows are appended later
 (`skipgram_retrieved`).
 
-How an objective gets the pairs of a block (`BlockPlan.form`, chosen in
-`embedx.skipgram.strategies`):
+`BlockPlan.form` says how an objective gets the pairs of a block (`embedx.skipgram.strategies`
+chooses it):
 
-    form     rows of the batch
-    SUMMED   one for each example; noise counts once for each of its pairs.
-             With `Objective.positives` "summed"
-    JOINT    one for each example; noise counts once, and the block's other centres are negatives
-             that are present with certainty. With a tree, the bits of all its pairs.
-             With `merges_pairs` or `pairs_as_set`
-    SINGLE   one for each distinct positive of an example, and the noise. Otherwise
+    form     rows of the batch                                        for objectives with
+    SUMMED   one per example; noise counts once for each of its       `positives` "summed"
+             pairs
+    JOINT    one per example; noise counts once, and the other        `merges_pairs`,
+             centres of the block are certain negatives. With a       `pairs_as_set`
+             tree, the bits of all its pairs
+    SINGLE   one per distinct positive of an example, with the noise  neither
 
-`block_size` = 0 draws noise for each pair of skip-gram separately: a block is then one input and
-one centre, as in word2vec.c.
+With `block_size` = 0 noise is drawn for each skip-gram pair separately: a block is then one input
+and one centre, as in word2vec.c.
 """
 
 from typing import NamedTuple
@@ -43,16 +41,17 @@ from embedx.kernels import ONE, SIMD_WIDTH, TILE, by_address, clear, kernel_part
 from embedx.optimizers.contract import UpdateRule
 from embedx.text.subsampling import WHOLE_SENTENCE
 
-# the unrolled vector width of LLVM's loops over scores, so that none has a scalar remainder
+# The unrolled vector width of LLVM's loops over scores: rows of whole paddings leave no scalar
+# remainder.
 SCORE_PADDING = 2 * SIMD_WIDTH
-# entries of the filter that says whether a row may have been seen in this block
+# Entries of the filter that tells whether a row may have been seen in this block.
 FILTER_SIZE = 2048
 N_INPUTS, N_EXAMPLES, N_CENTRES, N_NOISE, N_PAIRS = range(5)  # places in `Block.sizes`
-# Places in the cursor of a chunk: its words, the next centre, the end of the centres, the next
-# context of the next centre where each pair is a block, and the number of random numbers drawn;
-# with a tree, of blocks planned
+# Places in the cursor of a chunk: the number of its words; the next centre; the end of the centres;
+# where each pair is a block, the next context of that centre; and the number of random numbers
+# drawn (with a tree, of blocks planned).
 N_WORDS, CENTRE, END, CONTEXT, N_DRAWN = range(5)
-NOWHERE = 1 << 30  # behind all columns
+NOWHERE = 1 << 30  # beyond all columns
 DRAWN, PATH, ALL, RETRIEVED = range(4)
 CANDIDATES = {"drawn": DRAWN, "path": PATH, "all": ALL, "retrieved": RETRIEVED}
 
@@ -65,15 +64,15 @@ class BlockPlan(NamedTuple):
     window: int
     block_size: int
     n_draws: int
-    n_rows: int  # of the outputs
+    n_rows: int  # output rows
     candidates: int  # DRAWN, PATH, ALL or RETRIEVED
     form: int  # SINGLE, JOINT or SUMMED
     keeps_accidental_hits: bool
     uses_log_expected_count: bool
     uses_score_gain: bool
-    bias: int  # the column of the biases, where every input has a 1; -1 without
+    bias: int  # the column of the biases, where every input is 1; -1 without biases
     optimizer: UpdateRule
-    # the step of a block is proximal: its rate is at most `SkipGramWorkspace.max_rate`
+    # Steps are proximal: their rates are at most `SkipGramWorkspace.max_rate`.
     is_proximal: bool
 
 
@@ -94,39 +93,40 @@ class Block(NamedTuple):
     label: ndarray  # float32 (max examples, max candidates)
     bit_zero_count: ndarray  # float32, like label where there is a tree
     candidates: ndarray  # int32 (max candidates,)
-    # float32 (1, max candidates): multiplicity among the draws, 0 for centres; 1 for each where all
-    # rows are
+    # float32 (1, max candidates): how often each was drawn, 0 for centres; 1 where all rows are
+    # candidates
     drawn: ndarray
     own: ndarray  # int32 (2 window,): the examples of one centre, while the block is planned
-    # float32 (max examples, max inputs): 1 for the inputs whose mean an example is; (0, 0) in
+    # float32 (max examples, max inputs): 1 for the inputs that an example is the mean of; (0, 0) in
     # skip-gram
     is_context: ndarray
-    share: ndarray  # float32 (max examples,): one over their number
-    # int64 (tiles, 3), see `gemm`: the candidates of each tile of examples, and the other way
-    # round. Where noise follows the centres, an example has few of these, and they stand together.
+    share: ndarray  # float32 (max examples,): 1 / the number of these inputs
+    # int64 (tiles, 3), see `gemm`: the range of candidates of each tile of examples, and of
+    # examples of each tile of candidates. An example has few of the centres, side by side; the
+    # noise is behind them.
     spans: ndarray
     candidate_spans: ndarray
 
 
 @kernel_part
 def round_up_to_padding(n):
-    """n rounded up to whole SCORE_PADDINGs."""
+    """n rounded up to a multiple of SCORE_PADDING."""
     return (n + SCORE_PADDING - 1) // SCORE_PADDING * SCORE_PADDING
 
 
 def max_inputs(plan: BlockPlan) -> int:
-    """How many inputs a block may have, in whole tiles."""
+    """Maximum number of inputs of a block, in whole tiles."""
     return padded(max(plan.block_size, 1) + 2 * plan.window, TILE)
 
 
 def max_examples(plan: BlockPlan) -> int:
-    """How many examples a block may have, in whole tiles."""
+    """Maximum number of examples of a block, in whole tiles."""
     return max_inputs(plan) if plan.encoder == SKIPGRAM else padded(plan.block_size, TILE)
 
 
 def max_candidates(plan: BlockPlan, longest_path: int) -> int:
-    """How many candidates a block may have, in whole SCORE_PADDINGs; noise can be read by whole
-    vectors from its first on.
+    """Maximum number of candidates of a block, a multiple of SCORE_PADDING. Noise can be read in
+    whole vectors that begin at its first candidate.
     """
     centres = max(plan.block_size, 1)
     drawn = centres + plan.n_draws + SIMD_WIDTH
@@ -201,8 +201,8 @@ def plan_block(sample, run, workspace, block, noise_key):
 
 @kernel_part
 def _span(words, window, n_words, first, n_centres):
-    """The first word and the end of what n_centres centres and their windows cover: of whole
-    sentences, no other sentence.
+    """The range of words, begin and end, that the windows of n_centres centres cover. Windows end
+    with the sentence.
     """
     begin = first
     end = first + n_centres
@@ -221,9 +221,7 @@ def _span(words, window, n_words, first, n_centres):
 
 @kernel_part
 def _next_pair(words, cursor):
-    """The input of the next pair, whose centre is then cursor[CENTRE], and 1; 0 and 0 if no pair is
-    left.
-    """
+    """(input, 1) for the next pair, and its centre in cursor[CENTRE]; (0, 0) if no pair is left."""
     while cursor[CENTRE] < cursor[END]:
         y = cursor[CENTRE]
         x = max(cursor[CONTEXT], y - words.reach[y], 0)
@@ -239,11 +237,10 @@ def _next_pair(words, cursor):
 
 @kernel_part
 def _add_pairs(run, workspace, block, first, n_centres, begin, end):
-    """Write the inputs words[begin:end] and the pairs of the centres words[first:first +
-    n_centres]; return the number of candidates so far.
+    """Write the inputs words[begin:end] and the pairs of words[first:first + n_centres]; return
+    the number of candidates so far.
 
-    The label columns that any block's centres may use are cleared: a longer block may have left
-    labels there.
+    Clears all label columns that centres may use: a longer block before may have left labels there.
     """
     plan = run.plan
     words = workspace.words
@@ -291,7 +288,7 @@ def _add_pairs(run, workspace, block, first, n_centres, begin, end):
 
 @kernel_part
 def _clear_spans(spans):
-    """Make all spans empty."""
+    """Set all spans to empty."""
     spans[:, 0] = NOWHERE
     spans[:, 1] = 0
     spans[:, 2] = NOWHERE
@@ -299,7 +296,7 @@ def _clear_spans(spans):
 
 @kernel_part
 def _widen_spans(block, first, last, k):
-    """Widen the spans of the examples first to last by candidate k, and its span by them."""
+    """Add candidate k to the spans of the examples from first to last, and these to its span."""
     for tile in range(first // TILE, last // TILE + 1):
         block.spans[tile, 0], block.spans[tile, 1] = (
             min(block.spans[tile, 0], k),
@@ -311,10 +308,10 @@ def _widen_spans(block, first, last, k):
 
 @kernel_part
 def _add_path(paths, workspace, block, word, n_own, n):
-    """Add the pairs of a centre with its n_own examples at every node on the path to it; return the
-    number of nodes so far.
+    """Add the pairs of a centre and its n_own examples to each node on the path to the centre;
+    return the number of nodes so far.
 
-    The nodes are searched only if the node's entry in the filter was used in this block.
+    Nodes are searched for a node only if its entry of the filter was used in this block.
     """
     seen = workspace.seen
     now = workspace.cursor[N_DRAWN]
@@ -336,15 +333,15 @@ def _add_path(paths, workspace, block, word, n_own, n):
 
 @kernel_part
 def _add_noise(sample, run, workspace, block, n_centres, noise_key):
-    """Draw noise for a block of which n_centres candidates are known; return the number of distinct
-    noise rows.
+    """Draw the noise of a block, behind its n_centres first candidates; return the number of
+    distinct noise rows.
     """
     plan = run.plan
     cursor = workspace.cursor
     seen = workspace.seen
     clear(block.drawn, 0, block.drawn.shape[1])
     first = cursor[N_DRAWN]
-    # the candidates that are searched for a draw; a centre that is drawn is no noise in JOINT
+    # Draws are searched among the candidates from here on; in JOINT a drawn centre is no noise.
     first_sought = n_centres
     if plan.form == JOINT:
         first_sought = 0
@@ -363,7 +360,7 @@ def _add_noise(sample, run, workspace, block, n_centres, noise_key):
 
 @kernel_part
 def _place(row, rows, first, last):
-    """The place of a row in rows[first:last]; `last` if it is not there."""
+    """The index of a row in rows[first:last]; `last` if it is not there."""
     k = first
     while k < last and rows[k] != row:
         k += 1
@@ -372,10 +369,10 @@ def _place(row, rows, first, last):
 
 @kernel_part
 def _count_draw(block, row, first_sought, n_centres, n, seen, first_draw, this_draw):
-    """Count one draw of `row`, unless it is found among the centres; return the number of
+    """Count one draw of `row`, unless it is a centre that is searched; return the number of
     candidates.
 
-    The candidates are searched only if the row's entry in the filter was used in this block.
+    Candidates are searched only if the row's entry of the filter was used in this block.
     """
     slot = row % FILTER_SIZE
     k = _place(row, block.candidates, first_sought if seen[slot] >= first_draw else n, n)

@@ -1,20 +1,19 @@
-"""The collapsed objective of skip-gram and its gradient: all pairs of a corpus at once, grouped by
-input.
+"""The collapsed skip-gram objective and its gradient, over all pairs of a corpus grouped by input.
 
-Yen et al. 2018, eq. 9, with N_xy the number of pairs of input x and target y, and N that of all:
+Yen et al. 2018, eq. 9, with N_xy pairs of input x and target y, N_x = Σ_y N_xy and N pairs in all:
 
     L = Σ_x N_x/N Σ_y N_xy/N_x · (log Σ_k e^{z_xk} - z_xy),    z_xk = u_x·w_k
     ∂L/∂u_x = 1/N Σ_k c_xk w_k          c_xk = ∂(N L)/∂z_xk
     ∂L/∂w_k = 1/N Σ_x c_xk u_x
 
-Each input is one example of the objective, with its N_xy as labels. The candidates k are
+Each input is one example of the objective, with labels N_xy. The candidates k are
 
-    AllRows    all rows: large matrix products
-    FoundRows  the targets of x, the rows that an index finds for u_x, and drawn rows that stand for
+    AllRows    all rows, by large matrix products
+    FoundRows  the targets of x, the rows that an index finds for u_x, and drawn rows that represent
                all others (`Tail`)
 
-Both take a block of inputs at a time. Blocks do not depend on the number of threads, and are added
-up in order.
+Both work through blocks of inputs. The blocks do not depend on the number of threads, and are
+summed in order.
 """
 
 from collections.abc import Callable
@@ -35,17 +34,15 @@ from embedx.search.query import find_candidates, new_query_workspace
 from embedx.search.spec import SearchSpec
 from embedx.text.cooccurrence import Counts
 
-# scores of a block of inputs with all rows; a thread has up to five such arrays
+# Scores in a block of inputs with all rows; a thread has up to five arrays of this size.
 BLOCK_FLOATS = 1 << 22
-BLOCK_INPUTS = 256  # of a block where rows are found
+BLOCK_INPUTS = 256  # inputs in a block, where rows are found
 INPUTS, OUTPUTS, NEITHER = range(3)  # the table whose gradient is computed beside the loss
 NO_STATE = np.zeros((1, 0), float32)
 
 
 class Tail(NamedTuple):
-    """Rows that are drawn for each input, and stand for those that are neither found
-    nor targets.
-    """
+    """Rows drawn for each input, which represent all that are neither found nor targets."""
 
     sampler: Sampler  # prepared
     n_draws: int
@@ -56,15 +53,15 @@ NO_TAIL = Tail(Sampler(None), 0, 0)
 
 
 class Evaluation(NamedTuple):
-    """The objective and a gradient at some vectors."""
+    """The objective and the gradient of one table, at given vectors."""
 
     loss: float  # summed over all pairs, in nats
-    gradient: ndarray  # float32, like the table that moves: of that sum; (0, stride) for NEITHER
-    macs: int  # multiply-adds that it took
+    gradient: ndarray  # of that sum, float32 like the table; (0, stride) for NEITHER
+    macs: int  # multiply-adds of this evaluation
 
 
 class AllRows:
-    """All rows are candidates: exact."""
+    """All rows are candidates: the objective is exact."""
 
     scope = ""
 
@@ -75,22 +72,22 @@ class AllRows:
         self.counts = counts
         self.n_rows = n_rows
         self.threads = threads
-        self.columns = columns  # that hold anything; rows are padded
+        self.columns = columns  # without the padding of the rows
         self.constants = objective.constants(n_rows, len(counts.offsets) - 1)
         self.block = max(1, BLOCK_FLOATS // n_rows)
 
     def compile(self) -> None:
-        """Compile what the objective is computed by, or load it."""
+        """Compile or load the kernels."""
         compile_function(self.objective.coefficients, COEFFICIENTS)
 
     def refit(self, outputs: ndarray) -> None:
-        """Follow the output rows, which moved."""
+        """Update what depends on the output rows, after they have changed."""
 
     def redraw(self, number: int) -> None:
-        """Draw the rows of iteration `number`."""
+        """Draw new rows, for iteration `number`."""
 
     def labels(self, first: int, n: int) -> csr_matrix:
-        """How often each of n inputs from `first` on occurs with each target, (n, n_rows)."""
+        """Pair counts N_xy of n inputs from `first` on, (n, n_rows)."""
         offsets = self.counts.offsets[first : first + n + 1]
         own = slice(offsets[0], offsets[-1])
         return csr_matrix(
@@ -99,8 +96,9 @@ class AllRows:
         )
 
     def coefficients(self, first: int, h: ndarray, outputs: ndarray) -> tuple[float, Any, int]:
-        """The summed loss of the inputs from `first` on, whose vectors are h, its derivative by
-        their scores, (len(h), n_rows) dense or sparse, and the multiply-adds of a search.
+        """(loss, ∂loss/∂z, multiply-adds of a search) of the inputs from `first` on, of vectors h.
+
+        The loss is summed over these inputs; ∂loss/∂z is (len(h), n_rows), dense or sparse.
         """
         z = h[:, : self.columns] @ outputs[:, : self.columns].T
         batch = new_batch(*z.shape)._replace(z=z, label=self.labels(first, len(h)).toarray())
@@ -109,10 +107,11 @@ class AllRows:
 
 
 class FoundRows(AllRows):
-    """Candidates are targets and the rows that an index finds, with exact scores. Without a tail
-    others have no coefficient and no part in the sum, so that the objective is too small, the more
-    so the less is found. With one the sum's estimate is unbiased, and the objective too small by
-    about half its relative variance.
+    """Candidates are the targets and the rows that an index finds, with exact scores.
+
+    Without a tail all other rows are left out of the normaliser: the objective is too small, by
+    what the index misses. With a tail the normaliser is estimated without bias, and the objective
+    is too small by about half the relative variance of the estimate.
     """
 
     def __init__(
@@ -133,7 +132,7 @@ class FoundRows(AllRows):
         self.block = BLOCK_INPUTS
         self.scope = "" if tail.n_draws else " among the rows found"
         self.draws = tail.sampler.data(tail.n_draws)
-        # of an input; clusters overshoot
+        # Capacity per input; the last cluster scored may exceed `n_scored`.
         self.max_found = min(2 * search.blocks * search.n_scored, n_rows)
         self.redraw(0)
 
@@ -149,8 +148,8 @@ class FoundRows(AllRows):
         self.stream = stream_key(self.tail.seed, TAIL_ROWS, number)
 
     def find(self, h: ndarray) -> tuple[ndarray, ndarray, int]:
-        """The rows of the highest scores of each input, int32 (len(h), max_found), how many they
-        are, and the multiply-adds.
+        """(rows, counts, multiply-adds): the rows with the highest scores of each input, int32
+        (len(h), max_found), of which the first counts[e] are used.
         """
         rows = np.zeros((len(h), self.max_found), int32)
         n_found = np.zeros(len(h), int64)
@@ -170,7 +169,7 @@ class FoundRows(AllRows):
     def coefficients(self, first: int, h: ndarray, outputs: ndarray) -> tuple[float, Any, int]:
         n = len(h)
         labels = self.labels(first, len(h))
-        # a candidate is begin[example] + row
+        # A candidate is numbered begin[example] + row.
         (found, n_found, macs), begin = self.find(h), np.arange(n) * self.n_rows
         targets = np.repeat(begin, np.diff(labels.indptr)) + labels.indices
         certain = np.union1d(
@@ -207,9 +206,10 @@ def evaluate(
     side: int,
     report: Callable[[int], None] = lambda done: None,
 ) -> Evaluation:
-    """The objective of `inputs` and `outputs`, float32 (n, stride), and the gradient of one `side`.
+    """The objective at `inputs` and `outputs`, float32 (n, stride), and the gradient of one `side`.
 
-    `report` is called with the number of inputs done now and then; what it raises ends the work.
+    `report` is called now and then with the number of inputs done; an exception that it raises ends
+    the evaluation.
     """
     gradient = np.zeros_like({INPUTS: inputs, OUTPUTS: outputs, NEITHER: inputs[:0]}[side])
     loss = 0.0
@@ -242,7 +242,9 @@ def evaluate(
 
 @kernel
 def find_rows(index, search, h, rows, n_found, query):
-    """Write what is found for each h[e] to rows[e], and its number; return the multiply-adds."""
+    """Write the rows found for each h[e] to rows[e], their number to n_found[e]; return the
+    multiply-adds.
+    """
     macs = int64(0)
     for e in range(h.shape[0]):
         n_found[e] = find_candidates(index, search, h, int64(e), rows, e, 0, rows.shape[1], query)

@@ -2,13 +2,13 @@
 
     z = b - |h - w|² = (2h, -|h|², 1, 1) · (w, 1, -|w|², b)
 
-Yen et al. 2018, section 2, "Metric Learning": an input and an output row have two numbers more
-(EXTRA), before the bias. Whatever takes inner products then takes distances: objectives, samplers,
-the index, matrix products. The longer vectors depend on h and w, hence the gradients of these; with
-c = ∂loss/∂z and Σ over the inputs that a row scores, or the rows that score an input,
+Yen et al. 2018, section 2, "Metric Learning": inputs and output rows have two more numbers (EXTRA),
+before the bias. Code that computes inner products then computes distances: objectives, samplers,
+the index, matrix products. The two numbers are functions of h and w. With c = ∂loss/∂z, summed over
+the inputs of a row or the rows of an input,
 
-    ∂loss/∂w = Σ c 2h - 2w Σ c      products leave Σ c in the column of -|w|²
-    ∂loss/∂h = 2 (Σ c w - h Σ c)    products leave Σ c in the column of the ones
+    ∂loss/∂w = Σ c 2h - 2w Σ c      the product leaves Σ c in the column of -|w|²
+    ∂loss/∂h = 2 (Σ c w - h Σ c)    the product leaves Σ c in the column of the ones
 """
 
 import numpy as np
@@ -32,7 +32,7 @@ def long_rows(w: ndarray) -> ndarray:
 
 
 def write_long_rows(rows: ndarray, n: int) -> None:
-    """Write what follows the first n numbers of each row."""
+    """Write (1, -|w|²) behind the first n numbers w of each row."""
     rows[:, n : n + EXTRA] = long_rows(rows[:, :n])[:, n:]
 
 
@@ -47,13 +47,13 @@ def lengthen_input(h, e, n):
 
 @kernel_part
 def lengthen_row(rows, row, n):
-    """Write -|w|² behind the first n numbers of a row and its one."""
+    """Update the -|w|² of a row whose first n numbers w have changed."""
     rows[row, n + 1] = -_square(rows, row, n)
 
 
 @kernel_part
 def gradient_by_input(h, h_gradient, e, n):
-    """Overwrite h_gradient[e], the gradient by the long input h[e], by that by the input itself."""
+    """Turn h_gradient[e], the gradient of the long input h[e], into that of the input itself."""
     total = h_gradient[e, n]
     for d in range(n):
         h_gradient[e, d] = TWO * h_gradient[e, d] - total * h[e, d]
@@ -62,7 +62,7 @@ def gradient_by_input(h, h_gradient, e, n):
 
 @kernel_part
 def gradient_by_row(rows, row, gradient, k, n):
-    """Overwrite gradient[k], the gradient by a long row, by that by the row itself."""
+    """Turn gradient[k], the gradient of a long row, into that of the row itself."""
     twice_total = TWO * gradient[k, n + 1]
     for d in range(n):
         gradient[k, d] -= twice_total * rows[row, d]
@@ -71,7 +71,7 @@ def gradient_by_row(rows, row, gradient, k, n):
 
 @kernel_part
 def _clear_extra(gradient, k, n):
-    """The numbers that follow from the others take no step of their own."""
+    """Zero the gradient of the two extra numbers, which take no step of their own."""
     gradient[k, n] = ZERO
     gradient[k, n + 1] = ZERO
 

@@ -1,4 +1,4 @@
-"""Labelled examples as the kernels of classification see them."""
+"""Labelled examples as plain arrays, for the kernels of classification."""
 
 from typing import Any, NamedTuple
 
@@ -10,24 +10,23 @@ from embedx.labeled.data import Labels, distinct, offsets_of, places_of
 
 
 class Examples(NamedTuple):
-    """Features, dense or sparse, and labels. The half that is not used is empty."""
+    """Features, dense or sparse, and labels. The arrays of the other kind are empty."""
 
     dense: ndarray  # float32 (n, n_features)
-    # int64 (n + 1,): the features of example i are those at offsets[i]:offsets[i + 1]
+    # int64 (n + 1,): example i has columns and values [offsets[i]:offsets[i + 1]]
     offsets: ndarray
     columns: ndarray  # int32
     values: ndarray  # float32
     label_offsets: ndarray  # int64 (n + 1,)
     label_ids: ndarray  # int32
-    # float32 (n,): what the loss of each example is multiplied by, 1 on average; (0,) where all
-    # count alike
+    # float32 (n,): the weight of each example's loss, 1 on average; (0,) where all are equal
     weight: ndarray
 
 
 def examples_of(features: Any, labels: Labels, weights: ndarray | None = None) -> Examples:
-    """The arrays of a data set, without copying where they have the kernels' types already.
+    """The arrays of a data set; those that have the kernels' types already are not copied.
 
-    weights  (n,): how much each row counts, on any scale; None where all count alike
+    weights  (n,): weights of the rows, on any scale; None where all are equal
     """
     if issparse(features):
         dense, parts = np.zeros((0, 0)), (features.indptr, features.indices, features.data)
@@ -44,7 +43,7 @@ def examples_of(features: Any, labels: Labels, weights: ndarray | None = None) -
 
 
 def examples_at(examples: Examples, chosen: ndarray) -> Examples:
-    """A copy of some examples with sparse features, one after another."""
+    """A copy of the `chosen` examples, in this order; their features are sparse."""
     features, offsets = places_of(examples.offsets, chosen)
     labels, label_offsets = places_of(examples.label_offsets, chosen)
     return Examples(
@@ -59,14 +58,14 @@ def examples_at(examples: Examples, chosen: ndarray) -> Examples:
 
 
 class Csr(NamedTuple):
-    """Lists in compressed rows: those of k are indices[indptr[k]:indptr[k + 1]]."""
+    """Compressed sparse rows: row k has indices[indptr[k]:indptr[k + 1]]."""
 
     indptr: ndarray  # int64 (n + 1,)
     indices: ndarray  # int32
 
 
 def csr_of(keys: ndarray, indices: ndarray, n: int) -> Csr:
-    """For each of n keys its distinct indices, ascending."""
+    """The distinct indices of each of n keys, ascending, as rows."""
     span = int(indices.max(initial=0)) + 1
     pairs = distinct(keys.astype(int64) * span + indices)
     keys = pairs // span

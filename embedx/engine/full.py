@@ -6,7 +6,7 @@ inputs H:
 DenseSteps   H is dense or a hidden layer: products by BLAS. Where C is 0 outside a few columns,
              only their rows move
 SparseSteps  H is sparse: the table is transposed, a row for each feature, and processed in tiles of
-             64 columns, so that what a minibatch needs of a tile stays in the core's own cache
+             64 columns, so that the part of a tile that a minibatch uses fits the core's own cache
 """
 
 import abc
@@ -35,17 +35,17 @@ from embedx.optimizers.decay import decay_row, decay_rows, step_size
 from embedx.optimizers.descend import descend_columns, new_column_gradient, touch
 
 TILE = 4 * SIMD_WIDTH
-# scores that are turned into coefficients in one call: a megabyte stays in the cache
+# Scores that one call turns into coefficients: a megabyte, which stays in the cache.
 CHUNK_FLOATS = 1 << 18
-# one row out of so many, or fewer, are gathered: half of the time or less that all would take
+# Rows are gathered where at most one in FEW has coefficients: at most half the time of all rows.
 FEW = 8
 
 
 class FullSteps(abc.ABC):
-    """Takes steps in which every output row is a candidate, by threads that share each step.
+    """Steps in which every output row is a candidate; the threads share the work of each step.
 
-    The work comes in `parts`, whose sums do not depend on the number of threads. `buffers` is what
-    each step writes again.
+    The work is divided into `parts`, so that sums do not depend on the number of threads. `buffers`
+    are overwritten by each step.
     """
 
     buffers: Any
@@ -70,15 +70,15 @@ class FullSteps(abc.ABC):
 
     @abc.abstractmethod
     def allocate(self) -> None:
-        """Set `buffers` and what is in them."""
+        """Allocate `buffers`."""
 
     @abc.abstractmethod
     def score(self, chosen: ndarray, z: ndarray, decay_clock: float) -> None:
-        """Overwrite z by the scores of the chosen examples, after the weight decay that is due."""
+        """Apply pending weight decay, then overwrite z by the scores of the chosen examples."""
 
     @abc.abstractmethod
     def apply(self, chosen: ndarray, z: ndarray, rate: float32) -> None:
-        """Update the output rows, and the hidden layer, along the coefficients z of the chosen
+        """Update the output rows and the hidden layer along the coefficients z of the chosen
         examples.
         """
 
@@ -87,7 +87,7 @@ class FullSteps(abc.ABC):
     ) -> tuple[float, int]:
         """One step over the chosen examples; return the summed loss and the number of its terms.
 
-        rng  chooses the label that stands for all, and draws for the objective
+        rng  picks the one label of an example (`Plan.one_label`), and draws for the objective
         """
         plan = self.shared.plan
         optimizer = self.shared.optimizer
@@ -115,7 +115,7 @@ class FullSteps(abc.ABC):
     def coefficients_of_scores(
         self, chosen: ndarray, labels: Labels, z: ndarray, lr: float32, rng: np.random.Generator
     ) -> float:
-        """Overwrite the scores of the chosen examples by coefficients, by the threads; return the
+        """Overwrite the scores of the chosen examples by coefficients, in threads; return the
         summed loss.
         """
         plan = self.shared.plan
@@ -146,7 +146,7 @@ class FullSteps(abc.ABC):
         return sum(self.in_parts(len(chosen), work))
 
     def in_parts(self, n: int, work: Callable[[int, int, int], Any]) -> list[Any]:
-        """The results of work(part, first, last) on equal parts of 0..n, by the threads."""
+        """The results of work(part, first, last) on equal parts of range(n), in threads."""
         bounds = [n * part // self.parts for part in range(self.parts + 1)]
         mapped = map if self.parts == 1 else self.pool.map
         return list(mapped(work, range(self.parts), bounds[:-1], bounds[1:]))
@@ -154,7 +154,7 @@ class FullSteps(abc.ABC):
     def _coefficients(
         self, chosen: ndarray, labels: Labels, z: ndarray, uniforms: ndarray, lr: float32
     ) -> float:
-        """Overwrite scores by coefficients; return the summed loss."""
+        """Overwrite scores by coefficients in this thread; return the summed loss."""
         shared = self.shared
         plan = shared.plan
         n_labels = labels.n_of_row
@@ -180,9 +180,7 @@ class FullSteps(abc.ABC):
 
 
 class DenseSteps(FullSteps):
-    """Of dense features or a hidden layer; if there is a `sparse_gradient`, most coefficients are
-    0.
-    """
+    """Steps on dense features or a hidden layer. `sparse_gradient`: most coefficients are 0."""
 
     def allocate(self) -> None:
         plan = self.shared.plan
@@ -217,13 +215,13 @@ class DenseSteps(FullSteps):
 
 @kernel
 def step_rows(shared, rows, first, last, gradient, rate):
-    """The steps of the output rows rows[first:last] along `gradient`, (len(rows), stride)."""
+    """Update the output rows rows[first:last] along `gradient`, (len(rows), stride)."""
     for k in range(first, last):
         step_output(shared, int64(rows[k]), gradient, k, rate)
 
 
 class SparseSteps(FullSteps):
-    """Of sparse features; the columns of the transposed table are whole tiles."""
+    """Steps on sparse features; the columns of the transposed table are whole tiles."""
 
     def allocate(self) -> None:
         self.n_tiles = self.z.shape[1] // TILE
@@ -267,7 +265,7 @@ class SparseSteps(FullSteps):
 
 @kernel
 def decay_features(shared, chosen, part, n_parts, decay_clock):
-    """Apply the weight decay that is due to the features of the chosen examples, to one out of
+    """Apply pending weight decay to the features of the chosen examples: to those of one `part` of
     n_parts.
     """
     examples = shared.examples
@@ -280,8 +278,8 @@ def decay_features(shared, chosen, part, n_parts, decay_clock):
 
 @kernel
 def score_tiles(shared, chosen, first, last, z):
-    """Overwrite z[e, first:last] by the scores of the chosen examples; 64 of an example are kept in
-    registers.
+    """Overwrite z[e, first:last] by the scores of the chosen examples; the 64 sums of a tile are
+    kept in registers.
     """
     examples = shared.examples
     w = shared.outputs.rows
@@ -302,7 +300,7 @@ def score_tiles(shared, chosen, first, last, z):
 
 @kernel_part
 def _load_tile(matrix, row, column):
-    """64 numbers of a row."""
+    """64 numbers of a row, as four vectors."""
     a = load(matrix, row, column)
     b = load(matrix, row, column + SIMD_WIDTH)
     return (
@@ -324,9 +322,7 @@ def _store_tile(matrix, row, column, a, b, c, d):
 
 @kernel
 def step_tiles(shared, chosen, first, last, z, gradient, rate):
-    """The steps of the table's columns first:last along the coefficients z of the
-    chosen examples.
-    """
+    """Update columns first:last of the table along the coefficients z of the chosen examples."""
     examples = shared.examples
     has_bias = shared.plan.has_bias
     bias_row = shared.outputs.rows.shape[0] - 1

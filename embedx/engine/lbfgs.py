@@ -1,11 +1,10 @@
-"""The optimum of an objective in which all rows compete: the whole data set at each step, by
-L-BFGS, in float64.
+"""The optimum of an objective over all rows, by L-BFGS on the whole data set, in float64.
 
 Minimises   mean over examples of the loss + l2/2 · |W|², biases excepted,
 
-by scipy's L-BFGS-B on the objective's own coefficients. State that an objective keeps by example is
-set to its best value in closed form (`Objective.optimal_state`) wherever scores are looked at, so
-that the gradient with respect to the scores is the whole gradient (Danskin's theorem).
+by scipy's L-BFGS-B with the coefficients of the objective. At each evaluation the state of an
+example is set to its optimum in closed form (`Objective.optimal_state`), so that the gradient at
+fixed state is the whole gradient (Danskin's theorem).
 """
 
 from collections.abc import Callable
@@ -21,23 +20,23 @@ from embedx.kernels import Batch, new_batch
 from embedx.labeled.data import Labels
 from embedx.objectives.contract import Objective
 
-COPIES = 49  # of the parameters, that are kept beside them
-FOR_EVER = 2**50  # updates after which every state stands still
-# scores, or features as float64, worked on at a time: two megabytes stay in the cache
+COPIES = 49  # arrays of the size of the parameters that scipy keeps
+FOR_EVER = 2**50  # update count at which the rate of every state is 0
+# Scores, or features as float64, in a block: two megabytes, which stay in the cache.
 BLOCK_FLOATS = 1 << 18
-MIN_DENSE_ROWS = 256  # in a block, so that adding up its gradient costs little beside computing it
+MIN_DENSE_ROWS = 256  # in a block: adding up its gradient then costs little beside computing it
 
 
 class Optimum(NamedTuple):
-    """Where the search ended."""
+    """The result of `minimise`."""
 
     w: ndarray  # float64 (dim, n_rows)
     loss: float  # mean per weighted example, without the penalty
     initial_loss: float  # the same at the start
     iterations: int
     evaluations: int  # passes over the data
-    slope: float  # the largest element of the gradient: above the tolerance if it did not get there
-    interrupted_by: BaseException | None  # the KeyboardInterrupt that ended it early, if one did
+    slope: float  # largest element of the gradient; above the tolerance if not converged
+    interrupted_by: BaseException | None  # the KeyboardInterrupt that ended it early, if any
 
 
 def minimise(
@@ -52,17 +51,14 @@ def minimise(
     start: ndarray,
     after: Callable[[int, float], None],
 ) -> Optimum:
-    """The best W from `start`, float64 (dim, n_rows), for an objective whose loss has nothing
-    random in it.
-
-    A row more than there are features holds the biases.
+    """The optimal W, from `start`, for an objective whose loss has nothing random in it.
 
     features   float32 (n, n_features), dense or sparse
-    labels     the positives of each row; a row without any does not count
-    weights    float (n,): how much each row counts
+    labels     the positives of each row; a row without positives does not count
+    weights    float (n,): the weight of each row
+    start      float64 (dim, n_rows); row n_features, if there is one, holds the biases
     tolerance  the search ends when no element of the gradient is larger
-    after      called after each iteration with its number and the loss, without the penalty as in
-               `Optimum`
+    after      called after each iteration with its number and the loss without the penalty
     """
     n_features = features.shape[1]
     shape = start.shape
@@ -85,7 +81,7 @@ def minimise(
     batch.key[:] = np.arange(len(batch.key))
     batch.n_updates[:] = FOR_EVER
     constants = objective.constants(n_rows, n_rows).astype(float64)
-    last = start.ravel(), np.inf  # the point that was accepted last, and its penalised loss
+    last = start.ravel(), np.inf  # the last accepted point, and its penalised loss
     iterations = evaluations = 0
     initial = np.nan
     slope = np.inf
@@ -156,23 +152,23 @@ def _penalty(w: ndarray, l2: float) -> float:
     return l2 / 2 * float((w * w).sum())
 
 
-# ---- what stays the same from one evaluation to the next
+# ---- constant over evaluations
 
 
 class _Block(NamedTuple):
-    """Some rows of the data, and their lines as `coefficients` sees them."""
+    """A range of rows of the data, and their lines in a batch."""
 
     features: Any  # float32 (n, n_features), a view; or sparse, float64
     starts: ndarray | None  # int64 (n,): the first line of each row; None if every row is one line
     entries: Entries
-    # weights, and the lines that have each: a slice of all, or int64 indices
+    # Distinct weights with their lines: a slice for all lines, or int64 indices.
     groups: list[tuple[float, Any]]
 
 
 def _block(
     objective: Objective, features: Any, labels: Labels, weights: ndarray, first: int
 ) -> _Block:
-    """The block of the rows from `first` on whose features these are; all of them have labels."""
+    """The block of the rows from `first` on, which have these features and at least one label."""
     n = features.shape[0]
     labels = labels.rows(np.arange(first, first + n))
     entries = entries_among_all_rows(
@@ -181,15 +177,15 @@ def _block(
         POSITIVES[objective.positives],
         keeps_accidental_hits=objective.traits.keeps_accidental_hits,
     )
-    of_line = weights[first : first + n][entries.example]
-    levels = np.unique(of_line).tolist()
+    line_weights = weights[first : first + n][entries.example]
+    levels = np.unique(line_weights).tolist()
     return _Block(
         features.astype(float64) if issparse(features) else features,
         labels.offsets[:-1] if len(entries.example) > n else None,
         entries,
         [
-            (each, slice(None) if len(levels) == 1 else np.flatnonzero(of_line == each))
-            for each in levels
+            (weight, slice(None) if len(levels) == 1 else np.flatnonzero(line_weights == weight))
+            for weight in levels
         ],
     )
 
@@ -200,28 +196,31 @@ def _block(
 def _coefficients(
     objective: Objective, block: _Block, z: ndarray, workspace: Batch, constants: ndarray
 ) -> tuple[float, ndarray]:
-    """The weighted loss of a block whose scores are z, and its weighted coefficients like z; z may
-    be overwritten.
+    """The weighted loss of a block with scores z, and its weighted coefficients, like z. May
+    overwrite z.
     """
     entries = block.entries
-    lines = len(entries.example)
+    n_lines = len(entries.example)
     n_rows = z.shape[1]
     scores = z if block.starts is None else z[entries.example]
-    batch = Batch(*(array[:lines] for array in workspace))
+    batch = Batch(*(array[:n_lines] for array in workspace))
     entries.write(batch.label, batch.sample_count)
-    state = np.zeros((lines, objective.state_width))
+    state = np.zeros((n_lines, objective.state_width))
     if objective.state_width:
         state[:] = objective.optimal_state(scores, batch.label).reshape(state.shape)
     loss = 0.0
-    for weight, mine in block.groups:  # `coefficients` sums the losses of the lines that it gets
-        own = [
-            np.ascontiguousarray(array[mine])
-            for array in (scores, batch.label, batch.sample_count, state)
-        ]
-        n = len(own[0])
-        part = Batch(*(array[:n] for array in workspace))._replace(
-            z=own[0], label=own[1], sample_count=own[2]
+    # A group at a time, because `coefficients` returns the sum of the losses of its lines.
+    for weight, lines in block.groups:
+        group_z = np.ascontiguousarray(scores[lines])
+        group_state = np.ascontiguousarray(state[lines])
+        n = len(group_z)
+        group = Batch(*(array[:n] for array in workspace))._replace(
+            z=group_z,
+            label=np.ascontiguousarray(batch.label[lines]),
+            sample_count=np.ascontiguousarray(batch.sample_count[lines]),
         )
-        loss += weight * objective.coefficients(part, own[3], constants, n, n_rows, float64(0))
-        scores[mine] = weight * own[0]
+        loss += weight * objective.coefficients(
+            group, group_state, constants, n, n_rows, float64(0)
+        )
+        scores[lines] = weight * group_z
     return loss, scores if block.starts is None else np.add.reduceat(scores, block.starts, axis=0)

@@ -1,4 +1,4 @@
-"""Kernels of the engine, compiled or loaded from the disk cache before they are needed."""
+"""Compiles the engine's kernels, or loads them from the disk cache, before they are needed."""
 
 import contextlib
 import threading
@@ -13,8 +13,8 @@ from embedx.kernels.compiled import KERNEL_FOLDER, TESTED
 from embedx.runtime.progress import Progress
 from embedx.samplers.contract import LOG_EXPECTED_COUNT, SAMPLE, Sampler
 
-# Kernels are shared by all runs of a process: where several begin at once, one compiles, and the
-# others wait.
+# All runs of a process share the kernels: if several begin at once, one compiles and the others
+# wait.
 _compiling = threading.RLock()
 _is_numba_checked = False
 
@@ -33,13 +33,13 @@ def load_kernel(
     like: tuple[Any, ...],
     progress: Progress,
 ) -> tuple[Any, ...]:
-    """The functions to pass to a kernel before its other arguments, once it is compiled or loaded
-    for arguments `like` these; a note says so where it compiles.
+    """The functions to pass to a kernel before its other arguments; compiles or loads the kernel
+    first, for arguments `like` these, and notes in the log when it compiles.
 
     A kernel is compiled once for all objectives and samplers: their functions are its first
     arguments, as pointers with fixed signatures.
 
-    coefficients  the objective's function of that name, or another one with its signature
+    coefficients  the objective's function, or another one with its signature
     sampler       None for a kernel that draws nothing, which takes `coefficients` alone
     """
     with progress.stage("kernels"):
@@ -51,8 +51,8 @@ def load_kernel(
 def _note_compiling(
     kernel: Any, functions: list[tuple[Any, Any]], like: tuple[Any, ...], progress: Progress
 ) -> None:
-    """Say it if a kernel or its functions are to be compiled; compare a numba that is newer than
-    embedx with plain Python.
+    """Log that a kernel or its functions will be compiled, if so; run the self-test first where
+    numba is newer than those embedx was tested with.
     """
     with _compiling:
         if not is_cached([*functions, (kernel, _signature(functions, like))]):
@@ -66,15 +66,15 @@ def _note_compiling(
 def compiled_functions(
     kernel: Any, coefficients: Any, sampler: Sampler | None, like: tuple[Any, ...]
 ) -> tuple[Any, ...]:
-    """As `load_kernel`, without a note."""
+    """`load_kernel` without the note."""
     functions = _functions(coefficients, sampler)
     if not hasattr(kernel, "compile"):
         return tuple(function for function, _ in functions)
     with _compiling:
         for function, signature in (*functions, (kernel, _signature(functions, like))):
             compile_function(function, signature)
-        # With the functions themselves numba would look up their addresses at each call, 0.3 ms
-        # under the lock of the interpreter.
+        # Given the functions themselves, numba would look up their addresses at each call: 0.3 ms
+        # that hold the GIL.
         return tuple(
             types.CompileResultWAP(function.get_compile_result(signature))
             for function, signature in functions
@@ -96,8 +96,8 @@ def _signature(functions: list[tuple[Any, Any]], like: tuple[Any, ...]) -> tuple
 
 
 def _check_numba(progress: Progress) -> None:
-    """Compare what a numba that is newer than embedx compiles with plain Python, once. Raises
-    `EmbedxError` where it differs.
+    """Run the self-test once if numba is newer than those embedx was tested with. Raises
+    `EmbedxError` if it fails.
     """
     global _is_numba_checked
     record = Path(KERNEL_FOLDER, "checked") if KERNEL_FOLDER else None

@@ -1,17 +1,17 @@
-"""Kernels that merge a worker's replica of a table with what other workers did to it;
+"""Kernels that merge a worker's replica of a table with the updates of other workers;
 docs/merging.md derives the rule.
 
-    b        a row as the worker and the server last agreed on it, with the optimizer's state s
-    b + d    the same row in the worker's replica now, with state s + t        d the local delta
-    b + r    the same row on the server now, with state u                      r the remote delta
+    b        a row at the last synchronisation, with the optimizer's state s
+    b + d    the row in the worker's replica now, with state s + t        d the local delta
+    b + r    the row on the server now, with state u                      r the remote delta
 
 The worker sends, and the server adds,
 
     share · d - damping · r     share = divisor(s + t) / divisor(u + t)     damping = I - e^(-kUC),
         U updates since b
 
-States are summed up to the optimizer's limit; an exponential moving average is that of the last
-updates. `embedx.distributed.merging` has k and C.
+States are summed, up to the optimizer's limit; an exponential moving average is the one of the
+latest updates. `embedx.distributed.merging` computes k and C.
 """
 
 import math
@@ -25,20 +25,20 @@ from embedx.optimizers.contract import PER_ROW
 from embedx.optimizers.descend import number_divisor, row_state_divisor
 
 NONE = -1
-# of a row's length: a longer one is not sent, for the run diverges, as its loss will show
+# A row of a larger squared length is not sent: the run diverges, as its loss will show.
 MAX_SQUARE = float32(1e30)
-# of a row's length: what changed less, such as by what rounding left out, is not sent yet
+# Relative to a row's length: a smaller change, such as a rounding error, is not sent yet.
 RESOLUTION = float32(2.0**-11)
-# along a principal direction, beyond that of the rest: less is left out
+# Damping along a principal direction beyond the mean damping; a smaller one is neglected.
 MIN_DAMPING = float32(0.01)
 
 
 class Delta(NamedTuple):
-    """Some rows of a table, or changes of them."""
+    """Some rows of a table, or changes of some rows."""
 
     row: ndarray  # int32 (n,), ascending
-    values: ndarray  # (n, stride): int16, to be multiplied by `scale`
-    state: ndarray  # float32, the optimizer's: (n, stride), (n, 1), or (n, 0) if it keeps none
+    values: ndarray  # int16 (n, stride), to be multiplied by `scale`
+    state: ndarray  # the optimizer's, float32 (n, stride), (n, 1), or (n, 0) if it keeps none
     scale: ndarray = np.ones((1, 1), float32)  # (n, 1)
 
 
@@ -53,8 +53,8 @@ class Damping(NamedTuple):
 
 @kernel_part
 def _write_rounded(numbers, delta, k):
-    """Write numbers as int16, to be multiplied by a power of two: 15 bits of the largest of them,
-    and 1 stays 1.
+    """Write numbers as int16 times a power of two, chosen so that the largest has 15 bits; 1 stays
+    exactly 1.
     """
     largest = ZERO
     for d in range(numbers.size):
@@ -67,7 +67,7 @@ def _write_rounded(numbers, delta, k):
 
 @kernel
 def gather_rows(rows, delta):
-    """Write the rows of a table that a delta names to it."""
+    """Copy the rows delta.row of a table to the delta."""
     for k in range(delta.row.size):
         _write_rounded(rows[delta.row[k]], delta, k)
 
@@ -88,13 +88,13 @@ def add_rows(rows, delta):
 
 @kernel
 def merge_rows(live, base, remote, position, damping, optimizer, local, buffers):
-    """Merge the remote delta into a replica, `live`, and write the local delta; the number of its
-    rows.
+    """Merge the remote delta into the replica `live`, and write the local delta; return its number
+    of rows.
 
-    `base` is as last agreed on with the server; both are updated. What rounding leaves out stays in
-    live - base, and is sent later.
+    `base` is the table at the last synchronisation; `live` and `base` are updated. Rounding errors
+    stay in live - base and are sent later.
 
-    position  int32 (n_rows,): of each row of the table in the remote delta, or NONE
+    position  int32 (n_rows,): the place of each row of the table in the remote delta, or NONE
     buffers   float32 (3, stride)
     """
     server = buffers[0]
@@ -134,7 +134,7 @@ def merge_rows(live, base, remote, position, damping, optimizer, local, buffers)
 
 @kernel_part
 def _read_server(base, remote, at, row, server):
-    """Write the server's row, which is the base where no other worker changed it."""
+    """Write the server's row: the base, if no other worker changed it."""
     if at == NONE:
         for d in range(server.size):
             server[d] = base.rows[row, d]
@@ -146,7 +146,7 @@ def _read_server(base, remote, at, row, server):
 
 @kernel_part
 def _merge_state(live, base, remote, at, row, is_sent, optimizer, share, local, n):
-    """Merge the state of a row; write its share, and the local delta of its state."""
+    """Merge the state of a row; write its share and the local delta of its state."""
     share[:] = 1
     fading = float32(is_sent and optimizer.is_ema)
     for d in range(local.shape[1]):  # two loops, which the compiler vectorises

@@ -1,10 +1,9 @@
 """Classification with the candidates that an index finds for each example.
 
 A step is that of `sampled`, with one line for each example; only the choice of candidates differs.
-To the rows found, an objective may have rows drawn that stand for all others (`Retrieval.n_tail`):
-these are importance weighted, and those found are certain.
-With message passing (`SearchSpec.message_iterations`) the coefficients come from there, else from
-the exact scores of the candidates.
+Some objectives add drawn rows that represent all rows not found (`Retrieval.n_tail`): these have
+importance weights, and the rows found are certain. Coefficients come from message passing
+(`SearchSpec.message_iterations`) or from the exact scores of the candidates.
 """
 
 from typing import NamedTuple
@@ -40,15 +39,15 @@ class Retrieval(NamedTuple):
     query: QueryWorkspace
     messages: MessageWorkspace
     stale: StaleRows
-    n_tail: int  # rows drawn for each example, beside those found
+    n_tail: int  # rows drawn for each example, in addition to those found
 
 
 @kernel
 def train_chunk(coefficients, sample, log_expected_count, shared, workspace, retrieval, chunk):
     """Train on a chunk, a minibatch at a time; return the summed loss, the lines, the decay clock.
 
-    `chunk.key` decides which label stands for all, where one does. An example without labels is
-    passed over.
+    `chunk.key` determines the label that is drawn (`Plan.one_label`). Examples without labels are
+    skipped.
     """
     decay_clock = chunk.decay_clock
     has_messages = retrieval.spec.message_iterations > 0
@@ -86,7 +85,7 @@ def select_lines(
     coefficients, sample, log_expected_count, shared, workspace, retrieval, chunk, begin, end
 ):
     """Write the lines of a minibatch; return the number of lines, the largest number of candidates,
-    and the loss of the messages, whose coefficients are then written too.
+    and the loss of message passing, which also writes the coefficients.
     """
     p = 0
     width = 0
@@ -152,10 +151,10 @@ def select_lines(
 
 @kernel_part
 def _add_tail(sample, log_expected_count, shared, workspace, retrieval, p, n_certain, i, stream):
-    """Add drawn rows to the n_certain candidates of line p, those of example i; return the number
-    of candidates.
+    """Add drawn rows to the n_certain candidates of line p, of example i; return the number of
+    candidates.
 
-    A draw of a row that is certain counts nothing: the draws stand for the other rows.
+    A draw of a certain row does not count: the draws represent the other rows.
     """
     expected = workspace.batch.log_expected_count[p]
     n_drawn = sample(shared.draws, i, stream, np.uint64(0), retrieval.n_tail, 0, workspace.sampling)

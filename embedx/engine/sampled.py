@@ -1,19 +1,19 @@
-"""Classification with a few candidates for each example: sampled ones, or the nodes on a tree's
-path.
+"""Classification with a few candidates for each example: sampled rows, or the nodes on the path to
+a label.
 
-A step trains a minibatch, in five stages:
+A step trains on a minibatch, in five stages:
 
     encode        h, a row for each example (`shared`)
     select        select_lines: the candidates of each line
     score         score_candidates: z[p, c], of line p and output row rows[p, c]
     coefficients  weighted_coefficients: the objective overwrites z
     apply         apply_coefficients: each distinct output row takes one step along its gradient,
-                  scale · Σ z[p, c] · h_p over the entries (p, c) that have it
-                  backward: then the hidden layer
+                  scale · Σ z[p, c] · h_p over its entries (p, c)
+                  backward: then the hidden layer takes its steps
 
 A "single" objective has a line for each positive of an example, the others one for each example.
-Scores are computed for all lines before any row moves; a proximal objective takes its lines one
-after another, or their steps would add up.
+All scores of a minibatch are computed before any row moves. Only a proximal objective takes its
+lines one after another, because the lengths of simultaneous steps would add up.
 """
 
 from typing import NamedTuple
@@ -54,7 +54,7 @@ from embedx.kernels.simd import SIMD_WIDTH, aligned_zeros, padded, prefetch
 from embedx.optimizers.decay import clock_step, shorten, step_size
 from embedx.samplers.contract import FILTER_SIZE, SampleWorkspace, new_sample_workspace
 
-AHEAD = 4  # candidates whose rows are prefetched
+AHEAD = 4  # number of candidates whose rows are prefetched
 
 
 @by_address
@@ -68,19 +68,19 @@ class SampledWorkspace(NamedTuple):
     rows: ndarray  # int32 (max lines, max candidates)
     n_candidates: ndarray  # int64 (max lines,)
     batch: Batch  # a row for each line, a column for each of its candidates
-    # int64 (FILTER_SIZE,): the last line that a row with this remainder was drawn for
+    # int64 (FILTER_SIZE,): by row modulo FILTER_SIZE, the last line that such a row was drawn for
     seen: ndarray
     sampling: SampleWorkspace
     gradient: ndarray  # float32 (1, stride of the output rows)
     groups: Groups  # entries by output row
     features: FeatureWorkspace  # of the hidden layer
-    # float32 (n_features,): zeros, over which an example is scattered to meet sparse output rows
+    # float32 (n_features,): zeros; an example is scattered over them to score sparse output rows
     x: ndarray
-    slot_steps: SlotSteps  # of output rows that meet sparse features
+    slot_steps: SlotSteps  # of sparse output rows
 
 
 def new_workspace(plan: Plan, examples: Examples, longest_path: int) -> SampledWorkspace:
-    """Buffers for a worker; minibatches may hold any of the examples."""
+    """Buffers for a worker, large enough for any minibatch of these examples."""
     n_labels = np.sort(np.diff(examples.label_offsets))[::-1]
     max_labels = max(int(n_labels[:1].sum()), 1)
     batch = min(plan.batch_size, len(n_labels))
@@ -111,7 +111,7 @@ def new_workspace(plan: Plan, examples: Examples, longest_path: int) -> SampledW
 def train_chunk(coefficients, sample, log_expected_count, shared, workspace, chunk):
     """Train on a chunk, a minibatch at a time; return the summed loss, the lines, the decay clock.
 
-    `chunk.key` decides the draws, by position. An example without labels is passed over.
+    `chunk.key` and the position determine the draws. Examples without labels are skipped.
     """
     decay_clock = chunk.decay_clock
     loss = 0.0
@@ -136,10 +136,10 @@ def train_chunk(coefficients, sample, log_expected_count, shared, workspace, chu
 
 @kernel_part
 def train_lines(coefficients, shared, workspace, chosen, n_lines, width, lr, has_coefficients):
-    """One step on the lines of a minibatch; return the loss, and the number of output rows
-    in groups.touched, which moved; lines in turn are counted by the last of them.
+    """One step on the lines of a minibatch; return the loss and the number n of output rows that
+    moved, groups.touched[:n]. With proximal steps, n is that of the last line alone.
 
-    Scores are overwritten by coefficients, unless these are there already.
+    Overwrites scores by coefficients, unless `has_coefficients`.
     """
     plan = shared.plan
     optimizer = shared.optimizer
@@ -174,7 +174,7 @@ def train_lines(coefficients, shared, workspace, chosen, n_lines, width, lr, has
 
 @kernel_part
 def select_lines(sample, log_expected_count, shared, workspace, chunk, begin, end):
-    """Write the lines of a minibatch, all but their scores; return the number of lines and the
+    """Write the lines of a minibatch except their scores; return the number of lines and the
     largest number of candidates.
     """
     plan = shared.plan
@@ -198,7 +198,9 @@ def select_lines(sample, log_expected_count, shared, workspace, chunk, begin, en
 
 @kernel_part
 def labels_of(examples, plan, i, stream):
-    """The range of the labels of example i in label_ids; a random one of them may stand for all."""
+    """(begin, end) of the labels of example i in label_ids; with `Plan.one_label`, of a random
+    one.
+    """
     first = examples.label_offsets[i]
     last = examples.label_offsets[i + 1]
     if plan.one_label and first < last:
@@ -209,8 +211,8 @@ def labels_of(examples, plan, i, stream):
 
 @kernel_part
 def new_line(shared, workspace, p, e, i, stream, number):
-    """Write the example, key, number of updates and random numbers of line p, the one of that
-    number of example i.
+    """Write the example, key, number of updates and random numbers of line p, which is line
+    `number` of example i.
     """
     workspace.example[p] = e
     workspace.batch.key[p] = i
@@ -286,10 +288,10 @@ def _draw(sample, log_expected_count, shared, workspace, p, n_positives, stream)
 
 @kernel_part
 def add_draws(workspace, p, n_present, n_drawn, counts_present, plan):
-    """Add the drawn rows to the candidates of line p, of which there are n_present, each once;
-    return the number of candidates.
+    """Add the drawn rows to the n_present candidates of line p, each row once; return the number
+    of candidates.
 
-    counts_present  draws of a row that is present already are counted there
+    counts_present  whether a draw of a row that is present counts; else it is dropped
     """
     rows = workspace.rows
     batch = workspace.batch
@@ -320,8 +322,8 @@ def add_draws(workspace, p, n_present, n_drawn, counts_present, plan):
 
 @kernel_part
 def fill_up(shared, workspace, n_lines, width, decay_clock):
-    """Pad lines that have fewer candidates than `width`, and apply the weight decay that is due to
-    the candidates.
+    """Pad lines with fewer candidates than `width`, and apply pending weight decay to the
+    candidates.
     """
     batch = workspace.batch
     for p in range(n_lines):
@@ -339,7 +341,7 @@ def fill_up(shared, workspace, n_lines, width, decay_clock):
 
 @kernel_part
 def score_candidates(shared, workspace, chosen, first_line, last_line):
-    """Write the score of every candidate of some lines, and its score gain where the objective uses
+    """Write the score of every candidate of some lines, and its score gain if the objective uses
     it.
     """
     plan = shared.plan
@@ -362,7 +364,7 @@ def score_candidates(shared, workspace, chosen, first_line, last_line):
 
 @kernel_part
 def _score_by_features(shared, workspace, p, i):
-    """The scores of line p, of example i, which has sparse features."""
+    """Write the scores of line p, of example i, which has sparse features."""
     plan = shared.plan
     examples = shared.examples
     batch = workspace.batch
@@ -385,8 +387,8 @@ def _score_by_features(shared, workspace, p, i):
 
 @kernel_part
 def apply_coefficients(shared, workspace, chosen, first_line, last_line, scale, rate):
-    """Update the output rows along the coefficients of some lines, after h_gradient; return how
-    many rows groups.touched names.
+    """Add to h_gradient, then update the output rows, along the coefficients of some lines; return
+    the number of rows in groups.touched.
     """
     gradient_of_h(shared, workspace, first_line, last_line, scale)
     return descend_outputs(shared, workspace, chosen, first_line, last_line, scale, rate)
@@ -394,9 +396,7 @@ def apply_coefficients(shared, workspace, chosen, first_line, last_line, scale, 
 
 @kernel_part
 def gradient_of_h(shared, workspace, first_line, last_line, scale):
-    """Add to h_gradient the gradients by the scores of some lines, before any row is updated by
-    them.
-    """
+    """Add the gradients of some lines to h_gradient, before these update any row."""
     if not shared.plan.has_hidden:
         return
     for p in range(first_line, last_line):
@@ -434,7 +434,7 @@ def descend_outputs(shared, workspace, chosen, first_line, last_line, scale, rat
 
 @kernel_part
 def _step_along_h(shared, workspace, row, scale, rate):
-    """The step of an output row whose examples have an h."""
+    """Update an output row whose examples have an h."""
     g = workspace.gradient
     z = workspace.batch.z
     clear(g, 0, g.shape[1])
@@ -442,14 +442,14 @@ def _step_along_h(shared, workspace, row, scale, rate):
     while entry >= 0:
         p = entry // z.shape[1]
         add_to_row(g, 0, scale * z[p, entry % z.shape[1]], workspace.h, workspace.example[p])
-        entry = workspace.groups.following[entry]
+        entry = workspace.groups.next_entry[entry]
     step_output(shared, row, g, 0, rate)
 
 
 @kernel_part
 def _add_gradient(shared, workspace, chosen, row, scale):
-    """Add up the gradient of an output row whose examples are sparse, where they have features; it
-    is zero elsewhere.
+    """Sum the gradient of an output row whose examples are sparse, at their features; it is zero
+    elsewhere.
     """
     g = workspace.gradient
     z = workspace.batch.z
@@ -464,4 +464,4 @@ def _add_gradient(shared, workspace, chosen, row, scale):
             g[0, examples.columns[f]] += x * examples.values[f]
         if plan.has_bias:
             g[0, plan.dim - 1] += x
-        entry = workspace.groups.following[entry]
+        entry = workspace.groups.next_entry[entry]

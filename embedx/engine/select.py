@@ -1,4 +1,4 @@
-"""Select: label, sample_count and log_expected_count of each candidate, by what it is.
+"""Select: label, sample_count and log_expected_count of each kind of candidate.
 
     candidate k of example e             label           sample_count          log_expected_count
     negative, drawn `count` times        0               count · draw_weight   log E[count]
@@ -10,8 +10,8 @@
     node on the paths to the positives   bits that are 1 bits that are 0       0
     padding, no candidate                0               0                     any
 
-A negative is present with certainty among all rows, if an index retrieved it, and in JOINT blocks
-of text if it is a centre of the block. The draw weight is the number of positives where these are
+A negative is present with certainty if all rows are candidates, if an index retrieved it, or if it
+is a centre of a JOINT block of text. The draw weight is the number of positives where these are
 "summed", else 1 (`embedx.objectives.contract`).
 """
 
@@ -28,14 +28,14 @@ POSITIVES = {"single": SINGLE, "joint": JOINT, "summed": SUMMED}  # of `Objectiv
 
 @kernel_part
 def draw_weight(positives, n_positives):
-    """How often each negative of an example counts for one draw."""
+    """How often one draw counts as a negative of the example."""
     return np.float32(n_positives) if positives == SUMMED else ONE
 
 
 @kernel_part
 def set_negative(batch, e, k, count):
-    """Make candidate k of example e a negative that counts `count` times; its log_expected_count is
-    the caller's.
+    """Make candidate k of example e a negative that counts `count` times; the caller writes its
+    log_expected_count.
     """
     batch.label[e, k] = 0
     batch.sample_count[e, k] = count
@@ -43,15 +43,15 @@ def set_negative(batch, e, k, count):
 
 @kernel_part
 def set_positive(batch, e, k, label, count, keeps_accidental_hits):
-    """Make candidate k of example e a positive, which as a negative would count `count` times."""
+    """Make candidate k of example e a positive; as a negative it would count `count` times."""
     batch.label[e, k] = label
     batch.sample_count[e, k] = count if keeps_accidental_hits else ZERO
 
 
 @kernel_part
 def set_node(batch, e, k, n_ones, n_zeros):
-    """Make candidate k of example e a node, at which the paths to its positives have so many bits 1
-    and 0.
+    """Make candidate k of example e a node at which the paths to its positives have n_ones bits 1
+    and n_zeros bits 0.
     """
     batch.label[e, k] = n_ones
     batch.sample_count[e, k] = n_zeros
@@ -63,7 +63,7 @@ class Entries(NamedTuple):
     the positives.
     """
 
-    example: ndarray  # int64 (n_lines,): the example that a line belongs to
+    example: ndarray  # int64 (n_lines,): the example of a line
     negative: ndarray  # float (n_lines,)
     line: ndarray  # int64 (n_positives,)
     row: ndarray  # int (n_positives,)
@@ -80,9 +80,10 @@ class Entries(NamedTuple):
 def entries_among_all_rows(
     n_positives: ndarray, rows: ndarray, positives: int, *, keeps_accidental_hits: bool
 ) -> Entries:
-    """The entries of examples that have n_positives each: `rows`, one example after another.
+    """The entries of examples with n_positives, int64 (n,); `rows` are the positives of all, one
+    example after another.
 
-    With SINGLE positives each has a line of its own, else an example has one line for all.
+    With SINGLE positives each positive has a line, else each example.
     """
     examples = np.arange(len(n_positives))
     example_of_positive = np.repeat(examples, n_positives)

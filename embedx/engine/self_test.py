@@ -1,9 +1,8 @@
-"""Blocks of words trained by compiled kernels and by plain Python, where numba is newer than the
-one that embedx was tested with.
+"""Self-test for a numba newer than those embedx was tested with: trains blocks of words by compiled
+kernels and by plain Python, and compares the parameters.
 
-A numba that has changed its interfaces is noticed when kernels are declared
-(`embedx.kernels.compiled`). One that compiles them wrongly is noticed here: scores, gradients,
-random draws and updates of a few blocks have to be those of the same functions as Python runs them.
+Changed interfaces of numba are noticed where kernels are declared (`embedx.kernels.compiled`);
+wrong machine code is noticed here. The test covers scores, gradients, random draws and updates.
 """
 
 import json
@@ -31,15 +30,15 @@ from embedx.samplers import SAMPLERS
 from embedx.text.heldout import n_pieces
 from embedx.text.subsampling import TokenStream
 
-N_TOKENS = 64  # four blocks
+N_TOKENS = 64  # in four blocks
 N_WORDS = 20
 DIM = 24
 WINDOW = 3
-TOLERANCE = 1e-4  # relative and absolute, of sums of float32 in another order
+TOLERANCE = 1e-4  # relative and absolute, for float32 sums in another order
 
 
 def check() -> None:
-    """Raise `EmbedxError` where compiled kernels train other parameters than plain Python does."""
+    """Raise `EmbedxError` if compiled kernels and plain Python train different parameters."""
     expected = _trained_by_python()
     if not np.allclose(trained(), expected, TOLERANCE, TOLERANCE):
         latest = ".".join(map(str, TESTED))
@@ -50,7 +49,7 @@ def check() -> None:
 
 
 def trained() -> ndarray:
-    """The parameters after a few blocks, and the loss, float32, by the kernels of this process."""
+    """The parameters after a few blocks and the loss, float32, by the kernels of this process."""
     tables, arguments, objective, sampler = _setup()
     functions = compiled_functions(skipgram.train_chunk, objective.coefficients, sampler, arguments)
     loss, n_pairs, n_words = skipgram.train_chunk(*functions, *arguments)
@@ -59,7 +58,7 @@ def trained() -> ndarray:
 
 
 def _trained_by_python() -> ndarray:
-    """`trained` in a process where nothing is compiled."""
+    """`trained` in a process that compiles nothing."""
     package = Path(__file__).parents[2]
     path = os.pathsep.join(filter(None, [str(package), os.environ.get("PYTHONPATH")]))
     done = subprocess.run(
@@ -74,9 +73,7 @@ def _trained_by_python() -> ndarray:
 
 
 def _setup() -> tuple[skipgram.SkipGramTables, tuple[Any, ...], Any, Any]:
-    """Tables and arguments of `train_chunk` for a small random corpus; the objective and the
-    sampler.
-    """
+    """(tables, arguments of `train_chunk`, objective, sampler) for a small random corpus."""
     rng = np.random.default_rng(1)
     counts = rng.integers(1, 100, N_WORDS)
     objective = OBJECTIVES["ns"](OBJECTIVES["ns"].Settings())
@@ -93,7 +90,7 @@ def _setup() -> tuple[skipgram.SkipGramTables, tuple[Any, ...], Any, Any]:
     for table in (tables.inputs, tables.outputs):
         table.rows[:, :DIM] = rng.normal(0, 0.5, (N_WORDS, DIM))
     tokens = rng.integers(0, N_WORDS, N_TOKENS).astype(int32)
-    tokens.setflags(write=False)  # as those that are read from disk
+    tokens.setflags(write=False)  # like tokens mapped from disk: numba types them alike
     keep_all = np.full(N_WORDS, 2**32 - 1, np.uint32)
     stream = TokenStream(
         tokens, np.arange(N_WORDS, dtype=int32), keep_all, np.zeros(n_pieces(tokens), np.uint8)

@@ -1,24 +1,24 @@
-"""Settings that every training task has; a task adds its own, and may give one of these another
-default or another meaning.
+"""Settings of every training task; a task adds its own, and may change the default or the help of
+one of these.
 """
 
 from embedx.errors import InapplicableError, Setting, SettingError
 from embedx.samplers import SAMPLERS
 from embedx.settings import MAX_THREADS, Options, Settings, param, seconds
 
-MAX_RATE = 1e38  # about what a float32 can be
+MAX_RATE = 1e38  # about the largest float32
 DETERMINISTIC_PARTS = 4  # parts of a sum with --deterministic, whatever the number of threads
 
 
 def usable_sampler(name: str) -> str:
-    """The name. Raises `SettingError` if it is a sampler of another package that cannot be used."""
+    """The name. Raises `SettingError` for a sampler of another package that cannot be imported."""
     SAMPLERS.check_usable(name)
     return name
 
 
 class TrainingSettings(Settings):
-    """How training goes, whatever the task and the objective. What is None is decided by the
-    objective and the data.
+    """Settings of training, whatever the task and the objective. None: chosen from the objective
+    and the data.
     """
 
     epochs: int = param(5, "passes over the training data", at_least=1)
@@ -67,16 +67,14 @@ class TrainingSettings(Settings):
 
 
 def check_stopping(options: Options) -> None:
-    """Raise `EmbedxError` if options that were typed say twice when training ends."""
+    """Raise `EmbedxError` if two of the given options set the end of training."""
     if "epochs" in options and "time_budget" in options:
         problem = ("and ", Setting("time_budget"), " both say when to stop")
         raise InapplicableError("epochs", None, problem, "give one of them")
 
 
 def check_sampler(sampler: str, objective_name: str, taken: tuple[str, ...]) -> None:
-    """Raise `EmbedxError` if the objective, which takes the samplers `taken`, does not take this
-    one.
-    """
+    """Raise `EmbedxError` if `sampler` is not among `taken`, the samplers of the objective."""
     if sampler not in taken:
         objective = Setting("objective", objective_name)
         problem = ("does not apply to ", objective, f", which takes {', '.join(taken)}")

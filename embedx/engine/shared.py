@@ -1,10 +1,9 @@
-"""What the training steps of classification share: their plan, the tables, and how h is made of the
-features.
+"""Shared by the training steps of classification: their plan, the tables, and the encoder.
 
     h = x                     dense features
     h = Σ_f x_f · hidden[f]   a hidden layer: the weighted sum of the rows of an example's features
 
-with a last number 1, along which biases are learned, and before it what scores by distance need
+The last number of h is 1, for the biases; before it are those that scores by distance need
 (distances.py). Sparse features without a hidden layer have no h.
 """
 
@@ -33,10 +32,10 @@ class Plan(NamedTuple):
 
     n_rows: int
     n_features: int
-    n_inputs: int  # numbers of the input itself; as many of an output row decay
-    dim: int  # of h, with what distances and the bias need
+    n_inputs: int  # numbers of the input itself; weight decay applies to as many of an output row
+    dim: int  # of h, with the numbers for distances and the bias
     has_bias: bool
-    by_distance: bool  # scores are distances: see `distances`
+    by_distance: bool  # scores are squared distances, see `distances`
     has_hidden: bool
     has_h: bool  # features are dense or there is a hidden layer
     positives: int  # SINGLE, JOINT or SUMMED
@@ -44,56 +43,56 @@ class Plan(NamedTuple):
     uses_log_expected_count: bool
     uses_score_gain: bool
     uniforms_width: int
-    one_label: bool  # a random label of an example stands for all at each visit
-    in_turn: bool  # proximal: each line of a minibatch sees the step of the one before
+    one_label: bool  # an example is trained on one of its labels, drawn anew at each visit
+    in_turn: bool  # proximal: the lines of a minibatch take their steps one after another
     batch_size: int
-    # coefficients are multiplied by this and divided by the number of examples in the step
+    # Coefficients are multiplied by sum_over / the number of examples in the step.
     sum_over: float
-    # Where candidates are drawn:
+    # The rest is used where candidates are drawn.
     has_sparse_rows: bool = False
-    # the candidates are the nodes on the path to the positive; else positives and draws
+    # The candidates are the nodes on the path to the positive; else positives and draws.
     on_path: bool = False
-    counts_repeats: bool = True  # of draws
+    counts_repeats: bool = True  # a row drawn twice counts twice
     n_draws: int = 0
 
 
 @by_address
 class Shared(NamedTuple):
-    """What all threads share; the parameters are updated without locks."""
+    """Arrays that all threads share; the parameters are updated without locks (Hogwild)."""
 
     hidden: Table  # a row for each feature; empty without hidden layer
-    # a row for each output row, whose last number is the bias; transposed where sparse features
-    # meet all rows
+    # A row for each output row, the bias last; transposed where features are sparse and all rows
+    # are candidates.
     outputs: Table
-    # `outputs` as a single row, which sparse output rows are slices of: see sparse_rows
+    # `outputs` as a single row; sparse output rows are slices of it (`sparse_rows`).
     weights: Table
     state: ndarray  # float32 (n_examples, state_width)
     n_updates: ndarray  # int64 (n_examples,)
     slots: Csr  # the features of sparse output rows
     examples: Examples
     draws: SamplerData
-    constants: ndarray  # of the objective
+    constants: ndarray  # float32: the objective's
     optimizer: UpdateRule
     plan: Plan
 
 
 class Chunk(NamedTuple):
-    """Examples to be trained."""
+    """The examples order[start:stop], to train on."""
 
-    order: ndarray  # int64: of the examples of this epoch
+    order: ndarray  # int64: the examples of this epoch
     epoch: int
-    start: int  # the examples order[start:stop]
+    start: int
     stop: int
     lr: float32
     decay_clock: float
-    key: uint64  # of the random numbers
+    key: uint64  # key of the random numbers
 
 
 class Groups(NamedTuple):
-    """The entries of a step by the row that they belong to: a chain for each row."""
+    """The entries of a step grouped by row: a linked list for each row."""
 
     first: ndarray  # int64 (n_rows,): the first entry of a row, -1 for none
-    following: ndarray  # int64 (n_entries,): the next entry of the same row, -1 at the end
+    next_entry: ndarray  # int64 (n_entries,): the next entry of the same row, -1 at the end
     touched: ndarray  # int32 (n_entries,): the rows that have entries
 
 
@@ -105,11 +104,11 @@ def new_groups(n_rows: int, n_entries: int) -> Groups:
 
 @kernel_part
 def put(groups, row, entry, n_touched):
-    """Add an entry to its row; return the number of rows that have entries."""
+    """Add an entry to a row; return the number of rows with entries."""
     if groups.first[row] < 0:
         groups.touched[n_touched] = row
         n_touched += 1
-    groups.following[entry] = groups.first[row]
+    groups.next_entry[entry] = groups.first[row]
     groups.first[row] = entry
     return n_touched
 
@@ -118,14 +117,14 @@ def put(groups, row, entry, n_touched):
 class FeatureWorkspace(NamedTuple):
     """A worker's buffers for the steps of the hidden layer."""
 
-    groups: Groups  # the features' values in a minibatch, by feature
+    groups: Groups  # the values in a minibatch, by feature
     value: ndarray  # float32 (max values,)
-    example: ndarray  # int32 (max values,): the example in the minibatch that a value belongs to
+    example: ndarray  # int32 (max values,): the example of the minibatch that has the value
     gradient: ndarray  # float32 (1, stride)
 
 
 def new_feature_workspace(examples: Examples, plan: Plan) -> FeatureWorkspace:
-    """Buffers for minibatches of any examples; empty without a hidden layer."""
+    """Buffers for any minibatch of these examples; empty without a hidden layer."""
     n_values = 0
     if plan.has_hidden:
         largest_first = np.sort(np.diff(examples.offsets))[::-1]
@@ -140,7 +139,7 @@ def new_feature_workspace(examples: Examples, plan: Plan) -> FeatureWorkspace:
 
 @kernel_part
 def encode(shared, h, chosen, decay_clock):
-    """Overwrite h[e] by the vector of example chosen[e], if there are such vectors."""
+    """Overwrite h[e] by the vector of example chosen[e], if examples have an h."""
     plan = shared.plan
     examples = shared.examples
     if not plan.has_h:
@@ -172,8 +171,8 @@ def _sum_rows(shared, i, h, e, decay_clock):
 
 @kernel_part
 def backward(shared, workspace, chosen, h, h_gradient, rate):
-    """Update the hidden layer along h_gradient, a row for each chosen example and its h; its column
-    of the bias is ignored.
+    """Update the hidden layer along h_gradient, a row for each chosen example; the column of the
+    bias is ignored.
     """
     plan = shared.plan
     examples = shared.examples
@@ -184,7 +183,7 @@ def backward(shared, workspace, chosen, h, h_gradient, rate):
     n_touched = 0
     n_values = 0
     for e in range(chosen.size):
-        if plan.has_bias:  # along which no h moves
+        if plan.has_bias:  # h is 1 there, and stays 1
             h_gradient[e, plan.dim - 1] = 0
         if plan.by_distance:
             gradient_by_input(h, h_gradient, e, plan.n_inputs)
@@ -199,14 +198,14 @@ def backward(shared, workspace, chosen, h, h_gradient, rate):
         entry = groups.first[row]
         while entry >= 0:
             add_to_row(g, 0, workspace.value[entry], h_gradient, int64(workspace.example[entry]))
-            entry = groups.following[entry]
+            entry = groups.next_entry[entry]
         descend_row(shared.hidden, row, g, 0, plan.n_inputs, shared.optimizer, rate)
         groups.first[row] = -1
 
 
 @kernel_part
 def step_output(shared, row, gradient, k, rate):
-    """One step of an output row along gradient[k], where examples have an h."""
+    """Update an output row along gradient[k], where examples have an h."""
     plan = shared.plan
     outputs = shared.outputs
     optimizer = shared.optimizer
@@ -221,7 +220,7 @@ def step_output(shared, row, gradient, k, rate):
 
 @kernel_part
 def decay_output(shared, row, decay_clock):
-    """Apply the weight decay that is due to an output row."""
+    """Apply pending weight decay to an output row."""
     plan = shared.plan
     decay_row(shared.outputs, row, plan.n_inputs, shared.optimizer, decay_clock)
     if plan.by_distance and shared.optimizer.l2 > 0:
@@ -230,6 +229,6 @@ def decay_output(shared, row, decay_clock):
 
 @kernel
 def decay_outputs(shared, first, last, decay_clock):
-    """Apply what is due to the output rows first:last."""
+    """Apply pending weight decay to the output rows first:last."""
     for row in range(first, last):
         decay_output(shared, row, decay_clock)

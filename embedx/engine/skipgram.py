@@ -8,9 +8,9 @@ A block (see `blocks`) passes through five stages, of which `train_block` is the
     coefficients  coefficients_of_block: the objective overwrites Z by C = ∂loss/∂Z
     apply         ∂loss/∂H = C W and ∂loss/∂W = Cᵀ H, then one step of the optimizer for each row
 
-The rows of a block lie side by side, so that each product is one small matrix product; both
-gradients use the values before the update. Blocks are planned one ahead: their rows are prefetched
-while the block before is still being computed.
+The rows of a block are copied side by side, so that each product is one small matrix product; both
+gradients use the values before the update. The next block is planned while one is trained, so that
+its rows are prefetched.
 """
 
 from typing import NamedTuple
@@ -83,25 +83,25 @@ from embedx.optimizers.descend import descend_row, descend_row_within, is_frozen
 from embedx.samplers.contract import SamplerData, SampleWorkspace, new_sample_workspace
 from embedx.text.subsampling import KeptWords, TokenStream, keep_words, new_words
 
-# the counter that the key of `uniforms` is made from; no other draw reaches it
+# Counter of the random number that is the key of `uniforms`; no draw has as large a counter.
 UNIFORMS = uint64(2**63)
 
-# Nats by which the step of one row may move the scores of a block at the start of a run; it falls
-# as the rate does.
+# Nats by which one row's step may move the scores of a block at the start of a run. The bound falls
+# with the learning rate.
 LONGEST_STEP = float32(10)
-# The part of it by which the steps of an input and an output row may move their score beyond what
-# each does alone: the length of a proximal step is at most the root of that
+# Fraction of LONGEST_STEP that the product of the steps of an input and an output row may add to
+# their score. The length of a proximal step is at most the root of it
 # (docs/derivations.md#steps-in-both-factors).
 SECOND_ORDER = float32(0.025)
-# Length to which the gradient of a row is clipped (Pascanu, Mikolov & Bengio 2013) where its rate
-# does not adapt: by plain descent and at the limit of bounded-adagrad. A block gives a row the sum
-# of its pairs' gradients: without a bound, words that recur in a list overshoot by more from block
-# to block (measured: docs/constants.md).
+# Norm to which a row's gradient is clipped (Pascanu, Mikolov & Bengio 2013) where its rate does not
+# adapt: with plain SGD, and at the limit of bounded-adagrad. A row's gradient in a block is the sum
+# over its pairs: unclipped, words that are repeated in a list overshoot further in each block
+# (measured: docs/constants.md).
 MAX_GRADIENT = 16.0
 # Places in `SkipGramWorkspace.max_rate`.
 OUTPUT_ROWS = 0
 INPUT_ROWS = 1
-# Stands for 0 in a denominator.
+# Replaces 0 in a denominator.
 TINY = float32(1e-30)
 
 
@@ -111,18 +111,16 @@ class SkipGramTables(NamedTuple):
     concurrent updates may be lost.
     """
 
-    # a row for each word, then for each bucket of n-grams; 1 in the column of the biases
+    # A row for each word, then one for each bucket of n-grams; 1 in the column of the biases.
     inputs: Table
-    outputs: Table  # a row for each output row
+    outputs: Table
     state: ndarray  # float32 (n_words, state_width)
     n_updates: ndarray  # int64 (n_words,); (1,) if the objective keeps no state
-    parts: Parts = NO_PARTS  # the rows of the inputs that each word's vector is the mean of
+    parts: Parts = NO_PARTS  # the rows of `inputs` whose mean is a word's vector
 
 
 def input_vectors(tables: SkipGramTables) -> ndarray:
-    """The vector of each word, float32 (n_words, stride): the rows of the inputs themselves, or
-    means of them.
-    """
+    """The vectors of all words, float32 (n_words, stride): rows of the inputs, or means of rows."""
     if len(tables.parts.offsets):
         return word_vectors(tables.inputs.rows, tables.parts)
     return tables.inputs.rows
@@ -130,7 +128,7 @@ def input_vectors(tables: SkipGramTables) -> ndarray:
 
 @by_address
 class SharedInputs(NamedTuple):
-    """What all chunks of a run share: parameters, text, sampler and plan."""
+    """Shared by all chunks of a run: parameters, text, sampler and plan."""
 
     tables: SkipGramTables
     stream: TokenStream
@@ -140,29 +138,29 @@ class SharedInputs(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """The centres tokens[start:stop] and how they are trained; words just outside serve as context
-    only.
+    """The centres tokens[start:stop], with their learning rate and keys of random numbers. Words
+    just outside are contexts only.
     """
 
     start: int
     stop: int
-    lr: float32  # multiplies every update
-    # decides which words are kept and how wide their windows are, by position in the corpus alone
+    lr: float32
+    # Key for subsampling and window widths, which depend on it and the position in the corpus.
     key: uint64
-    noise_key: uint64  # decides what is drawn
+    noise_key: uint64  # key for the draws of the sampler
 
 
 @by_address
 class SkipGramWorkspace(NamedTuple):
-    """The memory of one worker."""
+    """A worker's buffers."""
 
     words: KeptWords
-    cursor: ndarray  # int64 (5,): where planning is in a chunk, see `blocks`
+    cursor: ndarray  # int64 (5,): the position of planning in a chunk, see `blocks`
     block: Block
     next_block: Block
     sampling: SampleWorkspace
-    # int64 (FILTER_SIZE,): the last draw of a row with this remainder; a cheap test whether a row
-    # is new
+    # int64 (FILTER_SIZE,): by row modulo FILTER_SIZE, the last draw of such a row; a cheap test
+    # whether a row is new
     seen: ndarray
     x: ndarray  # float32 (max inputs, stride): vectors of the inputs
     x_gradient: ndarray  # like x
@@ -170,16 +168,16 @@ class SkipGramWorkspace(NamedTuple):
     h_gradient: ndarray  # like h; in skip-gram x_gradient
     w: ndarray  # float32 (max candidates, stride)
     w_gradient: ndarray  # like w
-    # (max examples, max candidates): a row for each example; `Block.label` stands in for its label
+    # (max examples, max candidates): a row for each example, with the labels of `Block.label`
     batch: Batch
     # (max positives of an example, 1 + noise): a row for each distinct positive of one example
     pairs: Batch
-    centre: ndarray  # int64 (1 + max positives of an example,): the candidate that each of them is
-    log_expected: ndarray  # float32 (max candidates,): of the candidates of a block
-    # int64 (max candidates,): the column in `pairs` where each centre is noise too; -1 if it is not
+    centre: ndarray  # int64 (1 + max positives of an example,): the candidate of each positive
+    log_expected: ndarray  # float32 (max candidates,): log expected counts of a block's candidates
+    # int64 (max candidates,): the column in `pairs` of a centre that is also noise, else -1
     noise_column: ndarray
-    rng_state: ndarray  # uint64 (2,): key and counter of the stream that `uniforms` come from
-    # float32 (max candidates,): learning rate of each candidate over that given to `coefficients`
+    rng_state: ndarray  # uint64 (2,): key and counter of the stream of `uniforms`
+    # float32 (max candidates,): learning rate of each candidate / the one given to `coefficients`
     row_step: ndarray
     row_square: ndarray  # float32 (max candidates,): |w_k|² without the bias
     x_step: ndarray  # float32 (max inputs,): as row_step, of each input
@@ -188,7 +186,7 @@ class SkipGramWorkspace(NamedTuple):
     # float32 (2,): highest learning rates of a proximal step, OUTPUT_ROWS and INPUT_ROWS
     max_rate: ndarray
     longest_step: ndarray  # float32 (1,): nats; see LONGEST_STEP
-    tokens: ndarray  # int32: those of a chunk, where they are not stored
+    tokens: ndarray  # int32: the tokens of a chunk, where they are generated (walks)
 
 
 def new_workspace(
@@ -199,8 +197,8 @@ def new_workspace(
     uniforms_width: int,
     n_made: int = 0,
 ) -> SkipGramWorkspace:
-    """Memory for a worker that trains chunks of up to `n_tokens` tokens, of which it makes
-    `n_made`, on rows of `columns`.
+    """Buffers for a worker that trains chunks of up to `n_tokens` tokens on rows of `columns`;
+    it generates up to `n_made` tokens of a chunk itself (walks).
     """
     n_inputs = max_inputs(plan)
     n_examples = max_examples(plan)
@@ -257,7 +255,7 @@ def train_chunk(coefficients, sample, log_expected_count, run, workspace, chunk)
 def train_chunk_retrieved(
     coefficients, sample, log_expected_count, run, retrieval, workspace, finding, chunk
 ):
-    """Train on a chunk with candidates that a `Retrieval` finds; return the same.
+    """`train_chunk` with candidates that `retrieval`, a `Retrieval`, finds.
 
     `finding` is the worker's `RetrievalWorkspace`.
     """
@@ -270,7 +268,7 @@ def train_chunk_retrieved(
 def _train_blocks(
     coefficients, sample, log_expected_count, run, workspace, chunk, retrieval, finding
 ):
-    """Train the blocks of a chunk, each while the next one is prefetched."""
+    """Train the blocks of a chunk; while one is trained, the next one is prefetched."""
     n_seen = start_chunk(run, workspace, chunk)
     loss = 0.0
     n_pairs = 0
@@ -294,8 +292,8 @@ def _train_blocks(
 
 @kernel_part
 def start_chunk(run, workspace, chunk):
-    """Write the kept words of a chunk and start its cursor and its streams of random numbers;
-    return the corpus words seen.
+    """Write the kept words of a chunk, reset the cursor and the random streams; return the number
+    of corpus words seen.
     """
     cursor = workspace.cursor
     cursor[CENTRE], cursor[END], cursor[N_WORDS], n_seen = keep_words(
@@ -311,7 +309,7 @@ def start_chunk(run, workspace, chunk):
 
 @kernel_part
 def prefetch_block(tables, block):
-    """Prefetch the rows of a planned block, and what the optimizer keeps of them."""
+    """Prefetch the rows of a planned block and their optimizer state."""
     inputs = tables.inputs
     outputs = tables.outputs
     for j in range(block.sizes[N_INPUTS]):
@@ -402,8 +400,8 @@ def gather(table, rows, n, n_padded, out):
 
 @kernel_part
 def fetch_examples(run, workspace, block):
-    """Overwrite workspace.x and workspace.h by the vectors of the inputs and the examples of a
-    block, in whole tiles.
+    """Overwrite workspace.x and workspace.h by the vectors of a block's inputs and examples, in
+    whole tiles.
     """
     plan = run.plan
     tables = run.tables
@@ -419,9 +417,7 @@ def fetch_examples(run, workspace, block):
 
 @kernel_part
 def update_inputs(run, workspace, block, lr):
-    """Update the rows of the inputs that have pairs; the constant column of the biases is not
-    trained.
-    """
+    """Update the rows of inputs with pairs, except for the constant column of the biases."""
     plan = run.plan
     tables = run.tables
     gradient = workspace.x_gradient
@@ -441,7 +437,7 @@ def update_inputs(run, workspace, block, lr):
 
 @kernel_part
 def update_candidates(run, workspace, block, lr):
-    """Update the rows of the candidates, in order; a row that stands twice is updated twice."""
+    """Update the rows of the candidates, in order; a row that is there twice is updated twice."""
     table = run.tables.outputs
     gradient = workspace.w_gradient
     for k in range(block.sizes[N_CENTRES] + block.sizes[N_NOISE]):
@@ -451,8 +447,8 @@ def update_candidates(run, workspace, block, lr):
 
 @kernel_part
 def _update_row(run, workspace, table, row, gradient, r, side, lr):
-    """One step of a row along -gradient[r], unless it is frozen; a proximal step has its side's
-    highest rate, and a highest length.
+    """Update a row along -gradient[r], unless it is frozen. A proximal step is bounded in its rate
+    (`max_rate` of its side) and in its length.
     """
     if is_frozen(table, row):
         return
@@ -471,7 +467,7 @@ def _update_row(run, workspace, table, row, gradient, r, side, lr):
 
 @kernel_part
 def coefficients_of_block(coefficients, log_expected_count, run, workspace, block, lr):
-    """Overwrite the scores of a block by coefficients. Return its loss."""
+    """Overwrite the scores of a block by coefficients; return its loss."""
     plan = run.plan
     n = block.sizes[N_CENTRES] + block.sizes[N_NOISE]
     if plan.candidates != PATH and plan.uses_log_expected_count:
@@ -489,9 +485,7 @@ def coefficients_of_block(coefficients, log_expected_count, run, workspace, bloc
 
 @kernel_part
 def _coefficients_by_example(coefficients, run, workspace, block, lr):
-    """Overwrite all scores by coefficients, one row of the batch for each example.
-    Return the loss.
-    """
+    """Overwrite all scores by coefficients, one row of the batch per example; return the loss."""
     plan = run.plan
     n_examples = block.sizes[N_EXAMPLES]
     n = round_up_to_padding(block.sizes[N_CENTRES] + block.sizes[N_NOISE])
@@ -543,9 +537,7 @@ def _count_samples(plan, workspace, block, e, batch, n):
 
 @kernel_part
 def _noise_range(plan, block):
-    """The first candidate of a block that is noise, and how many are: all rows, or those that
-    follow the centres.
-    """
+    """(first, number) of the noise candidates of a block: all rows, or those behind the centres."""
     if plan.candidates == ALL:
         return int64(0), int64(plan.n_rows)
     return block.sizes[N_CENTRES], block.sizes[N_NOISE]
@@ -553,8 +545,8 @@ def _noise_range(plan, block):
 
 @kernel_part
 def _fill_shared_noise(plan, workspace, block):
-    """Fill what the rows of all pairs have in common: the noise in columns 1 on, and which of these
-    equals each centre.
+    """Write the part that the rows of all pairs share: the noise, from column 1 on, and
+    `noise_column`.
     """
     first_noise, n_noise = _noise_range(plan, block)
     sample_count = workspace.pairs.sample_count
@@ -579,10 +571,10 @@ def _fill_shared_noise(plan, workspace, block):
 
 @kernel_part
 def _coefficients_by_pair(coefficients, run, workspace, block, e, lr):
-    """Overwrite the scores of example e by the sum of its pairs' coefficients, a row of `pairs` for
-    each. Return the loss.
+    """Overwrite the scores of example e by the sum of the coefficients of its pairs, which have a
+    row of `pairs` each; return the loss.
 
-    Noise is copied by whole vectors: columns behind the last candidate hold anything.
+    Noise is copied in whole vectors: columns beyond the last candidate have arbitrary values.
     """
     plan = run.plan
     pairs = workspace.pairs
@@ -601,7 +593,7 @@ def _coefficients_by_pair(coefficients, run, workspace, block, e, lr):
             store(z, p, 1 + k, load(block_z, e, first_noise + k))
         i = centre[p]
         z[p, 0] = block_z[e, i]
-        # an accidental hit, which does not stand as noise beside the positive
+        # An accidental hit: the positive is not noise of its own pair.
         hit = workspace.noise_column[i]
         n_drawn = sample_count[p, hit] if hit > 0 else ZERO
         set_positive(pairs, p, 0, block.label[e, i], n_drawn, plan.keeps_accidental_hits)
@@ -632,8 +624,8 @@ def _coefficients_by_pair(coefficients, run, workspace, block, e, lr):
 
 @kernel_part
 def _describe_example(run, workspace, block, e, batch, p, n_updates):
-    """Set key, n_updates and uniforms of row p of the batch, of example e; count the updates of its
-    state that follow.
+    """Write key, n_updates and uniforms of row p of the batch, for example e; count the updates of
+    its state.
     """
     tables = run.tables
     key = int64(block.key[e])
@@ -661,17 +653,17 @@ def _squared_norm(rows, r):
 
 @kernel_part
 def measure_block(run, workspace, block, n, lr):
-    """Write the highest rates of the rows of a block of n candidates, and what its score gains are
-    made of.
+    """Write the maximum rates of the rows of a block of n candidates, and the parts of its score
+    gains.
 
         max_rate[OUTPUT_ROWS] = longest_step / Σ_e |h_e|²,  e over the examples with pairs
         max_rate[INPUT_ROWS]  = longest_step / min(Σ_k |w_k|², 4 max pairs max_k |w_k|²)
 
-    At the first, a step of a row moves no score by more than `longest_step` where all coefficients
-    are 1. At the second, a step of h moves the difference of two scores by no more: the
+    With the first bound, a row's step moves no score by more than `longest_step` if all
+    coefficients are 1. With the second, a step of h moves no difference of two scores by more: the
     coefficients of a pair have an absolute sum of at most 2, and |w_a - w_b| is at most 2 max_k
-    |w_k|. No h moves along the biases. The rate of an adaptive optimizer is that of its last step;
-    what it sees next can only lower it.
+    |w_k|. h does not move along the biases. For an adaptive optimizer, the rate of its last step is
+    used: later gradients can only lower it.
     """
     plan = run.plan
     max_rate = workspace.max_rate
@@ -691,7 +683,7 @@ def measure_block(run, workspace, block, n, lr):
 
 @kernel_part
 def _max_rate_of_outputs(workspace, block, n_examples):
-    """The highest rate of the output rows of a block; writes h_square."""
+    """The maximum rate of the output rows of a block; writes h_square."""
     sum_of_squares = ZERO
     for e in range(n_examples):
         workspace.h_square[e] = _squared_norm(workspace.h, e)
@@ -701,7 +693,7 @@ def _max_rate_of_outputs(workspace, block, n_examples):
 
 @kernel_part
 def _max_rate_of_inputs(plan, workspace, block, n_candidates, n_inputs):
-    """The highest rate of the inputs of a block; writes row_square."""
+    """The maximum rate of the inputs of a block; writes row_square."""
     sum_of_squares = ZERO
     largest_square = ZERO
     max_pairs = ZERO
@@ -719,7 +711,7 @@ def _max_rate_of_inputs(plan, workspace, block, n_candidates, n_inputs):
 
 @kernel_part
 def _input_rate(run, word, max_rate, lr):
-    """The rate of the step of a word; of several rows the mean, for their mean moves by that."""
+    """The rate of a word's step: the mean over its rows, because its vector is their mean."""
     tables = run.tables
     n = n_parts(tables.parts, word)
     divisor = row_divisor(tables.inputs, part(tables.parts, word, 0), run.plan.optimizer)
@@ -734,8 +726,8 @@ def _input_rate(run, word, max_rate, lr):
 
 @kernel_part
 def _score_gain(workspace, e, k):
-    """How far the score of example e and candidate k alone would move per unit of its coefficient
-    and of the learning rate that `coefficients` gets.
+    """Change of the score of example e and candidate k per unit of its coefficient and of the
+    learning rate given to `coefficients`, if only this pair were trained.
     """
     return (
         workspace.h_square[e] * workspace.row_step[k]

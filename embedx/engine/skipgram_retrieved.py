@@ -1,17 +1,16 @@
 """Candidates of a block of text that an index finds for its inputs.
 
-The vector of an input depends on its word alone, and words recur. The rows of the highest scores
-that were found for a word are therefore kept for all threads (`FoundRows`), and found again only
-after the word was an input `refresh` times. Candidates of a block are
+The vector of an input depends on its word alone, and words recur. The rows found for a word are
+therefore cached for all threads (`FoundRows`), and searched again once the word has been an input
+`refresh` times. The candidates of a block are
 
-    certain    its centres and the rows found for its inputs: negatives that are present with
-               certainty, for every example
-    the tail   a few rows drawn from all, without those that are certain
+    certain    its centres and the rows found for its inputs: certain negatives of every example
+    tail       a few rows drawn from all, without the certain ones
 
-A row of the tail that was drawn n times stands for n / E[n] rows. With S the certain rows, whatever
-they are, Σ_{k in S} e^{z_k} + Σ_{k not in S} n_k e^{z_k} / E[n_k] is an unbiased estimate of the
-sum over all rows, as in Mussmann & Ermon 2016, "Learning and inference via maximum inner product
-search". The draws must not depend on S: they are made by place.
+A row of the tail that was drawn n times represents n / E[n] rows. For any set S of certain rows,
+Σ_{k in S} e^{z_k} + Σ_{k not in S} n_k e^{z_k} / E[n_k] is an unbiased estimate of the sum over all
+rows (Mussmann & Ermon 2016, "Learning and inference via maximum inner product search"), provided
+that the draws do not depend on S: they depend on the position in the corpus alone.
 """
 
 from typing import NamedTuple
@@ -37,45 +36,45 @@ from embedx.search.index import Index
 from embedx.search.query import QueryWorkspace, find_candidates, new_query_workspace
 from embedx.search.spec import SearchSpec
 
-AHEAD = 8  # candidates whose rows are prefetched
+AHEAD = 8  # number of candidates whose rows are prefetched
 NEVER = -1
 
 
 class FoundRows(NamedTuple):
-    """The rows found for each word, shared by all threads: they may change while another thread
-    reads them.
+    """The rows found for each word, shared by all threads without locks: they may change while
+    another thread reads them.
     """
 
-    rows: ndarray  # int32 (n_words, found): the rows of the highest scores
-    n: ndarray  # int32 (n_words,): how many there are
-    # int32 (n_words,): how often the word was an input since it was looked up; NEVER if it was not
+    rows: ndarray  # int32 (n_words, found): the rows with the highest scores
+    n: ndarray  # int32 (n_words,): the number of rows found
+    # int32 (n_words,): uses of the word as an input since its rows were found; NEVER before
     uses: ndarray
 
 
 @by_address
 class Retrieval(NamedTuple):
-    """How rows are found, shared by all threads."""
+    """The index, the parameters of the search and the rows found, shared by all threads."""
 
     row_index: Index
     search: SearchSpec
     found: FoundRows
-    refresh: int  # a word's rows are found again after it was an input so many times
+    refresh: int  # uses of a word as an input after which its rows are searched again
 
 
 @by_address
 class RetrievalWorkspace(NamedTuple):
-    """The memory of one worker for finding rows."""
+    """A worker's buffers for finding rows."""
 
     query: QueryWorkspace
-    candidates: ndarray  # int32 (1, max candidates): rows that a search gives
-    scores: ndarray  # float32 (1, found): of the best so far
+    candidates: ndarray  # int32 (1, max candidates): the results of a search
+    scores: ndarray  # float32 (1, found): the best scores so far
     joined: ndarray  # int64 (n_rows, 2): the last block that a row joined, and its column there
-    clock: ndarray  # int64 (1,): blocks so far
-    vector: ndarray  # float32 (1, stride): of a word
+    clock: ndarray  # int64 (1,): number of blocks so far
+    vector: ndarray  # float32 (1, stride): the vector of a word
 
 
 def new_found_rows(n_words: int, found: int) -> FoundRows:
-    """Nothing found yet."""
+    """`FoundRows` before any search."""
     return FoundRows(
         np.zeros((n_words, found), int32), np.zeros(n_words, int32), np.full(n_words, NEVER, int32)
     )
@@ -84,7 +83,7 @@ def new_found_rows(n_words: int, found: int) -> FoundRows:
 def new_retrieval_workspace(
     n_rows: int, found: int, search: SearchSpec, dim: int
 ) -> RetrievalWorkspace:
-    """Memory for a worker; word vectors have `dim` numbers."""
+    """Buffers for a worker; word vectors have `dim` numbers."""
     n_candidates = min(search.blocks * search.max_candidates, n_rows)
     return RetrievalWorkspace(
         new_query_workspace(n_rows, search),
@@ -98,8 +97,8 @@ def new_retrieval_workspace(
 
 @kernel_part
 def add_candidates(sample, run, retrieval, workspace, finding, block, noise_key):
-    """Append the rows found for the inputs of a planned block to its centres, and the tail, of
-    `plan.n_draws`, as its noise.
+    """Append the rows found for a planned block's inputs to its centres, then `plan.n_draws` draws,
+    the tail, as its noise.
     """
     _add_found(run.tables, retrieval, finding, block)
     first = workspace.cursor[N_DRAWN]
@@ -113,8 +112,8 @@ def add_candidates(sample, run, retrieval, workspace, finding, block, noise_key)
 
 @kernel_part
 def _join(row, n, finding, block):
-    """Make a row candidate n of the block unless it has joined it; return the number of
-    candidates.
+    """Make `row` candidate n of the block, unless it has joined the block before; return the number
+    of candidates.
     """
     if finding.joined[row, 0] != finding.clock[0]:
         finding.joined[row, 0] = finding.clock[0]
@@ -159,8 +158,8 @@ def _add_tail(rows, n_drawn, finding, block):
 
 @kernel
 def _find_best(retrieval, finding, outputs, word):
-    """Replace the rows found for a word, whose vector is finding.vector[0], by those of the highest
-    scores among the rows that a search gives, the best first.
+    """Search rows for a word with vector finding.vector[0], and store those with the highest
+    scores, the best first.
     """
     found = retrieval.found
     candidates = finding.candidates

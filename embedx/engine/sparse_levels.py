@@ -1,10 +1,10 @@
-"""Sparse output rows in groups, and the best of those that an example meets: the parts of a tree
-over labels, or all labels.
+"""Prediction with sparse output rows: scores of the nodes of a label tree by level, or of all
+labels.
 
-A `Level` of a tree has nodes, in groups: the children of one node of the level above. For scoring,
-the weights of a group stand by feature (inverted lists): what a feature says to all nodes of the
-group, side by side. The examples that meet a group are scored one after another, so that the
-group's features are looked up by a table made once for all of them.
+A group of a `Level` is the children of one node of the level above. Its weights are stored by
+feature (inverted lists): the weights of a feature for all nodes of the group are side by side. The
+examples that reach a group are scored one after another, with one lookup table of the group's
+features.
 """
 
 from collections.abc import Sequence
@@ -17,23 +17,24 @@ from embedx.kernels import best_of_rows, kernel, place_of
 from embedx.kernels.threads import in_parts, in_threads
 from embedx.labeled.data import offsets_of
 
-EVERY = 64  # weights, of which one is sampled to divide them among threads
-# Rows of a table of features that are entered and cleared in the time of one binary search.
+EVERY = 64  # one weight in EVERY is sampled, to divide the weights among threads
+# Rows of the lookup table that are entered and cleared in the time of one binary search.
 VALUES_PER_ROW = 16
-LOWEST = float32(-3e38)  # in place of -inf: the score of a place that no node takes
+LOWEST = float32(-3e38)  # in place of -inf: the score of an unused place
 
 
 class Level(NamedTuple):
-    """Nodes of a tree: those of group c, the children of node c of the level above, are
+    """A level of a tree. Group c, the children of node c of the level above, has the nodes
     first_node[c]:first_node[c + 1].
     """
 
     first_node: ndarray  # int64 (n_groups + 1,)
-    # int64 (n_groups + 1,): the features that a group has weights for: features[first_row[c]: ...]
+    # int64 (n_groups + 1,): group c has weights for features[first_row[c]:first_row[c + 1]]
     first_row: ndarray
     features: ndarray  # int32 (n_rows,)
-    first_weight: ndarray  # int64 (n_rows + 1,): the weights of a feature in its group
-    # int32 (n_weights,): the node that a weight belongs to, counted from the first of its group
+    # int64 (n_rows + 1,): row r has weight[first_weight[r]:first_weight[r + 1]]
+    first_weight: ndarray
+    # int32 (n_weights,): the node of a weight, counted from the first node of its group
     child: ndarray
     weight: ndarray  # float32 (n_weights,)
     bias: ndarray  # float32 (n_nodes,)
@@ -44,12 +45,12 @@ class Level(NamedTuple):
 
     @property
     def widest(self) -> int:
-        """The largest number of nodes in a group."""
+        """Maximum number of nodes in a group."""
         return int(np.diff(self.first_node).max(initial=0))
 
 
 class TileWeights(NamedTuple):
-    """The weights of a tile: of some nodes, side by side, of a group."""
+    """The weights of a tile: of some adjacent nodes of a group."""
 
     group: int
     first_node: int
@@ -74,9 +75,9 @@ def level_of(
     n_features: int,
     threads: int = 1,
 ) -> Level:
-    """A level from the weights of its tiles, which are in the order of their nodes.
+    """A level from the weights of its tiles, in the order of their nodes.
 
-    Each thread puts a range of rows together, and writes it to its place in the level.
+    Each thread collects a range of rows, and writes it to its place in the level.
     """
     edges = _row_edges(tiles, len(first_node) - 1, n_features, threads)
 
@@ -116,7 +117,7 @@ def level_of(
 def _row_edges(
     tiles: Sequence[TileWeights], n_groups: int, n_features: int, n_parts: int
 ) -> list[int]:
-    """Edges of as many ranges of rows with about equally many weights, by a sample of these."""
+    """Edges of n_parts ranges of rows with about equally many weights, by a sample of these."""
     sampled = [int64(tile.group) * n_features + tile.feature[::EVERY] for tile in tiles]
     rows = np.sort(np.concatenate([np.zeros(1, int64), *sampled]))
     inner = rows[np.arange(1, n_parts) * len(rows) // n_parts]
@@ -157,12 +158,12 @@ def _rows_between(
 
 @kernel
 def score_visits(offsets, columns, values, level, example, group, slot, begin, end, local, out):
-    """Write to out[slot[v]] the scores of the nodes of group[v] for example[v], for v in begin:end,
-    sorted by group.
+    """Write to out[slot[v]] the scores of the nodes of group[v] for example[v], for the visits v in
+    begin:end, sorted by group.
 
     offsets, columns, values   features, a row for each example
-    local                      int64 (n_features,)  -1 before and after
-    out                        float32 (slots, widest group); beyond the group's nodes LOWEST
+    local                      int64 (n_features,), the lookup table: -1 before and after
+    out                        float32 (slots, widest group); LOWEST beyond the group's nodes
     """
     first_visit = begin
     while first_visit < end:
@@ -176,7 +177,7 @@ def score_visits(offsets, columns, values, level, example, group, slot, begin, e
 
         first_row = level.first_row[c]
         end_row = level.first_row[c + 1]
-        # A table of the group's features pays where more is looked up than it has entries.
+        # The lookup table pays if it saves more searches than it has entries.
         is_tabled = n_values * VALUES_PER_ROW > end_row - first_row
         if is_tabled:
             for row in range(first_row, end_row):
@@ -206,7 +207,7 @@ def score_visits(offsets, columns, values, level, example, group, slot, begin, e
 
 
 def scores_of(features: Any, level: Level) -> ndarray:
-    """The scores of all nodes of a level of one group, float32 (n, n_nodes), for features
+    """The scores of all nodes of a level with one group, float32 (n, n_nodes), for features
     csr_matrix (n, n_features).
     """
     n = features.shape[0]
@@ -230,9 +231,7 @@ def scores_of(features: Any, level: Level) -> ndarray:
 
 
 class BestNodes(NamedTuple):
-    """The likeliest nodes of each example, best first; of places that none takes the
-    log-probability is -inf.
-    """
+    """The likeliest nodes of each example, best first; unused places have log-probability -inf."""
 
     node: ndarray  # int32 (n, width)
     log_p: ndarray  # float32 (n, width)
@@ -241,11 +240,11 @@ class BestNodes(NamedTuple):
 def best_nodes(
     features: Any, level: Level, above: BestNodes | None, k: int, log_probability: Any, threads: int
 ) -> BestNodes:
-    """The k likeliest nodes of a level among the children of those that were found `above`; of all,
-    where that is None.
+    """The k likeliest nodes of a level among the children of the nodes `above`, or among all nodes
+    if that is None.
 
     features          csr_matrix (n, n_features), float32
-    log_probability   of nodes by themselves, from their scores
+    log_probability   function of the scores: log-probabilities of nodes, given their parents
     """
     n = features.shape[0]
     if above is None:
@@ -280,7 +279,7 @@ def best_nodes(
     log_p = np.zeros((n, n_best), float32)
 
     def choose(begin: int, end: int) -> None:
-        """Write the best of all children of the rows begin:end."""
+        """Write the best children of the examples begin:end."""
         rows = slice(begin * width, end * width)
         is_node = best[rows] > LOWEST
         with np.errstate(all="ignore"):

@@ -1,16 +1,15 @@
-"""Output rows that meet sparse features: rows of weights for all features, or for some alone.
+"""Output rows for sparse features, dense or sparse.
 
-With sparse rows a label's row has weights only where an example that has the label has a feature
-(its support): elsewhere it is a negative of every example, and non-negative features could only
-push its weights down; with signed ones some weights are lost. The support is known before training,
-and bounds memory by the sum over examples of their labels times their features instead of by labels
-times features.
+A sparse row of a label has weights only for the features of its positive examples (its sparsity
+mask). For any other feature the label is always a negative, and if features are non-negative the
+weight could only fall; with signed features some weights are lost. The mask is known before
+training. Memory is bounded by the sum over examples of labels times features, instead of all labels
+times all features.
 
-All weights stand in slots, which are the only row of a `Table`: those of a row by ascending
-feature, then the bias. A whole row has a slot for each feature, as all rows have without sparse
-rows, and those have whose support is most of the features. Others are scored against an example
-whose features are scattered over a vector: their weights are read one after another, or looked up
-where they are many more.
+All weights are in slots, the only row of a `Table`: those of a row in order of features, then the
+bias. A dense row has a slot for every feature; rows whose mask covers most features are dense, too.
+To score a sparse row, the features of an example are scattered over a vector. The weights of the
+row are then read one after another, or looked up feature by feature if they are many more.
 """
 
 from typing import NamedTuple
@@ -24,10 +23,10 @@ from embedx.kernels import ZERO, kernel_part, place_of
 from embedx.optimizers.contract import PER_COORDINATE, PER_ROW, STATELESS, Table, UpdateRule
 from embedx.optimizers.descend import descend_few, row_rate
 
-BLOCK_ROWS = 4096  # whose sparsity masks are computed at a time
-MOSTLY = 2  # a row with one feature out of so many is whole
-# times as many weights as the example has features, from which on these are sought among them
-SOUGHT = 8
+BLOCK_ROWS = 4096  # number of rows whose sparsity masks are computed at a time
+DENSE_FRACTION = 2  # a row is dense if its mask has at least one feature in DENSE_FRACTION
+# Features of an example are looked up in a row with more than LOOK_UP_RATIO times as many weights.
+LOOK_UP_RATIO = 8
 
 
 def slots_by_row(examples: Examples, examples_of_row: Csr, n_features: int, has_bias: bool) -> Csr:
@@ -49,7 +48,7 @@ def slots_by_row(examples: Examples, examples_of_row: Csr, n_features: int, has_
         mask = has_example[start : start + BLOCK_ROWS] @ features
         mask.sort_indices()
         for support in np.split(mask.indices, mask.indptr[1:-1]):
-            is_whole = MOSTLY * len(support) >= n_features
+            is_whole = DENSE_FRACTION * len(support) >= n_features
             features_of_row = all_features if is_whole else support
             parts += [features_of_row, bias]
             sizes.append(len(features_of_row) + has_bias)
@@ -57,9 +56,7 @@ def slots_by_row(examples: Examples, examples_of_row: Csr, n_features: int, has_
 
 
 def new_sparse_table(slots: Csr, n_rows: int, optimizer: UpdateRule) -> Table:
-    """A table whose only row are the numbers of the slots, zeros, with room for what the optimiser
-    keeps.
-    """
+    """A table whose only row has the slots, zeros, with the optimizer's state."""
     n_slots = len(slots.indices)
     shape = {STATELESS: (0, 1), PER_COORDINATE: (1, n_slots), PER_ROW: (n_rows, 1)}[optimizer.keeps]
     return Table(
@@ -68,7 +65,7 @@ def new_sparse_table(slots: Csr, n_rows: int, optimizer: UpdateRule) -> Table:
 
 
 def flat(table: Table) -> Table:
-    """The numbers of a table as its only row, a view."""
+    """A view of a table with all its numbers in one row."""
     state = table.state.reshape(1, -1) if table.state_of == PER_COORDINATE else table.state
     return table._replace(rows=table.rows.reshape(1, -1), state=state)
 
@@ -78,7 +75,7 @@ def flat(table: Table) -> Table:
 
 @kernel_part
 def scatter(shared, first, last, x, is_on):
-    """Write the features first:last over a vector of zeros, for sparse rows; or zeros again."""
+    """Scatter the features first:last over a vector of zeros if `is_on`, else reset it to zeros."""
     if shared.plan.has_sparse_rows:
         for f in range(first, last):
             x[shared.examples.columns[f]] = shared.examples.values[f] if is_on else ZERO
@@ -86,7 +83,7 @@ def scatter(shared, first, last, x, is_on):
 
 @kernel_part
 def _slots_of(shared, row):
-    """The first slot of a row, and how many features it has. The next is that of the bias."""
+    """(first slot, number of features) of a row. The slot behind these is that of the bias."""
     if not shared.plan.has_sparse_rows:
         return row * shared.outputs.rows.shape[1], int64(shared.plan.n_features)
     begin = shared.slots.indptr[row]
@@ -102,11 +99,11 @@ def _slot_of(shared, begin, n, feature):
 
 
 @kernel_part
-def _is_sought(shared, n, n_values):
-    """Whether n weights of a row are looked up one by one for so many values of examples, or read
-    one after another.
+def _looks_up_features(shared, n, n_values):
+    """Whether n_values features are looked up among the n weights of a row, instead of reading all
+    weights.
     """
-    return n == shared.plan.n_features or n > SOUGHT * n_values
+    return n == shared.plan.n_features or n > LOOK_UP_RATIO * n_values
 
 
 @kernel_part
@@ -119,7 +116,7 @@ def score_of_row(shared, first, last, x, row):
     if n == shared.plan.n_features:
         for f in range(first, last):
             z += examples.values[f] * w[0, begin + examples.columns[f]]
-    elif _is_sought(shared, n, last - first):
+    elif _looks_up_features(shared, n, last - first):
         for f in range(first, last):
             at = _slot_of(shared, begin, n, examples.columns[f])
             if at >= 0:
@@ -132,8 +129,8 @@ def score_of_row(shared, first, last, x, row):
 
 @kernel_part
 def gain_of_row(shared, first, last, x, row):
-    """How far the score of `score_of_row` moves as the row moves along the example: the squares of
-    the features it has.
+    """Change of the score of `score_of_row` when the row moves along the example: the sum of the
+    squares of the features in its mask.
     """
     square = float32(shared.plan.has_bias)
     begin, n = _slots_of(shared, row)
@@ -159,7 +156,7 @@ def new_slot_steps(n: int) -> SlotSteps:
 
 @kernel_part
 def step_of_row(shared, workspace, chosen, row, rate):
-    """The step of a row along workspace.gradient, a number for each feature, which is zero
+    """Update a row along workspace.gradient, which has a number for each feature and is zero
     afterwards.
     """
     table = shared.weights
@@ -176,8 +173,8 @@ def step_of_row(shared, workspace, chosen, row, rate):
 
 @kernel_part
 def _collect(shared, workspace, chosen, row):
-    """Move what of the gradient has a slot in the row, and clear the rest; return how many slots
-    are moved.
+    """Collect the gradient of the slots of a row, and zero workspace.gradient; return the number of
+    slots to update.
     """
     plan = shared.plan
     examples = shared.examples
@@ -193,9 +190,9 @@ def _collect(shared, workspace, chosen, row):
     while entry >= 0:
         i = chosen[workspace.example[entry // width]]
         n_values += examples.offsets[i + 1] - examples.offsets[i]
-        entry = groups.following[entry]
-    is_sought = _is_sought(shared, n_slots, n_values)
-    if not is_sought:
+        entry = groups.next_entry[entry]
+    looks_up_features = _looks_up_features(shared, n_slots, n_values)
+    if not looks_up_features:
         for at in range(begin, begin + n_slots):
             n = _collect_one(steps, at, g, int64(shared.slots.indices[at]), n)
     entry = groups.first[row]
@@ -203,17 +200,17 @@ def _collect(shared, workspace, chosen, row):
         i = chosen[workspace.example[entry // width]]
         for f in range(examples.offsets[i], examples.offsets[i + 1]):
             feature = int64(examples.columns[f])
-            if is_sought and g[0, feature] != 0:
+            if looks_up_features and g[0, feature] != 0:
                 n = _collect_one(steps, _slot_of(shared, begin, n_slots, feature), g, feature, n)
             g[0, feature] = 0
-        entry = groups.following[entry]
+        entry = groups.next_entry[entry]
     return n
 
 
 @kernel_part
 def _collect_one(steps, slot, g, feature, n):
-    """Make a slot the n-th that moves, if there is one and its gradient is not zero; return how
-    many move.
+    """Make `slot` the n-th to update, if it is not -1 and its gradient is not zero; return the
+    number of slots so far.
     """
     if slot >= 0 and g[0, feature] != 0:
         steps.slots[n] = slot

@@ -1,19 +1,17 @@
-"""Words whose input vector is the mean of several rows: their own, and those of their character
-n-grams' buckets.
+"""Words whose input vector is the mean of several rows: the word's own, and those of the buckets of
+its character n-grams.
 
-Bojanowski et al. 2017, section 3.2. The paper has the sum; the mean is what fastText computes, and
-so do we:
+Bojanowski et al. 2017, section 3.2, with the mean, as in fastText, in place of the paper's sum:
 
-    h_w = 1/P Σ_p row_p          over the P parts of word w: its own row, and that of the bucket of
-                                 each of its n-grams
-    row_p -= step of ∂loss/∂h    each part by the whole gradient of h, as in fastText; by the chain
-                                 rule it would be 1/P of it
+    h_w = 1/P Σ_p row_p          over the P parts of word w: its own row, and the row of the bucket
+                                 of each n-gram
+    row_p -= step of ∂loss/∂h    each part by the whole gradient of h, as in fastText; the chain
+                                 rule would give 1/P of it
 
-By the whole of it a step moves h as far as it would move a word of one row, however many parts
-there are.
+A step thus moves h as far as that of a word with a single row, whatever the number of parts.
 
-The rows of the n-grams follow those of the words in the table of inputs. Only buckets of the
-vocabulary's n-grams have one. Without n-grams a word has one row, its own.
+In the table of inputs, the rows of buckets follow those of words. Only buckets with an n-gram of
+the vocabulary have a row. Without n-grams a word has one row, its own.
 """
 
 from collections.abc import Sequence
@@ -41,24 +39,24 @@ from embedx.text.ngrams import NGrams
 class Parts(NamedTuple):
     """The rows whose mean is a word's vector."""
 
-    # int64 (n_words + 1,): where the parts of each word begin; (0,) if each word is a row of its
-    # own
+    # int64 (n_words + 1,): word w has rows[offsets[w]:offsets[w + 1]], its own row first; (0,)
+    # without n-grams
     offsets: ndarray
-    rows: ndarray  # int32 (offsets[-1],): of the inputs; the word's own is the first
+    rows: ndarray  # int32 (offsets[-1],): rows of the inputs
 
 
 NO_PARTS = Parts(np.zeros(0, int64), np.zeros(0, int32))
 
 
 def listing_bytes(words: Sequence[bytes], ngrams: NGrams) -> int:
-    """Bytes that `listed` takes at most."""
+    """Maximum memory of `listed`, in bytes."""
     n_characters = sum(map(len, words)) + 2 * len(words)
     return 5 * ngrams.n_buckets + 8 * n_characters * (ngrams.longest - ngrams.shortest + 1)
 
 
 def listed(words: Sequence[bytes], ngrams: NGrams) -> tuple[Parts, ndarray]:
-    """The parts of each word, given in UTF-8, and the buckets that have a row, int32 (n,),
-    ascending: row n_words + k is that of the k-th of them.
+    """(parts, buckets) for words in UTF-8. buckets, int32 (n,), are those with a row, ascending;
+    the k-th has row n_words + k.
     """
     offsets, rows = bucket_lists(words, ngrams)
     own = offsets[:-1]
@@ -74,7 +72,7 @@ def listed(words: Sequence[bytes], ngrams: NGrams) -> tuple[Parts, ndarray]:
 
 
 def word_vectors(rows: ndarray, parts: Parts) -> ndarray:
-    """The vector of each word, float32 (n_words, stride), where `rows` are those of all parts."""
+    """The vectors of all words, float32 (n_words, stride), from the rows of all parts."""
     out = aligned_zeros(len(parts.offsets) - 1, rows.shape[1])
     means(rows, parts, out)
     return out
@@ -92,20 +90,20 @@ def means(rows, parts, out):
 
 @kernel_part
 def n_parts(parts, word):
-    """How many rows the vector of a word is the mean of."""
+    """The number of rows whose mean is the vector of a word."""
     return parts.offsets[word + 1] - parts.offsets[word] if parts.offsets.size > 0 else int64(1)
 
 
 @kernel_part
 def part(parts, word, p):
-    """Row p of a word; its own is the first."""
+    """Row p of a word; row 0 is its own."""
     return int64(parts.rows[parts.offsets[word] + p]) if parts.offsets.size > 0 else int64(word)
 
 
 @kernel_part
 def fetch_word(rows, parts, word, out, at, bias):
-    """Overwrite out[at] by the vector of a word; in column `bias` (-1 without) every row has the
-    same.
+    """Overwrite out[at] by the vector of a word. Column `bias`, -1 without biases, is the same in
+    all rows.
     """
     own = part(parts, word, 0)
     n = n_parts(parts, word)

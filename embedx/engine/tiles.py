@@ -1,21 +1,19 @@
-"""Sparse features in tiles of 32 labels: what a minibatch needs of a tile stays in the core's own
-cache.
+"""Training on sparse features in tiles of 32 labels: the part of a tile that a minibatch uses stays
+in the core's own cache.
 
-    train_columns             dense weights, a loss that is a sum over labels
-                              (`Traits.separable`): a chunk of minibatches on some columns of a
-                              table. No label's row depends on another's, so a tile is copied once a
-                              chunk
-    train_tile                sparse weights: all epochs; only the weights above a threshold remain,
-                              as in DiSMEC (Babbar & Schölkopf 2017)
-    train_tile_dual           the same by dual coordinate descent
+    train_columns    dense weights, for a loss that is a sum over labels (`Traits.separable`): a
+                     chunk of minibatches on some columns of a table. Labels are independent, so a
+                     tile is copied once per chunk
+    train_tile       sparse weights: all epochs; weights above a threshold are kept, as in DiSMEC
+                     (Babbar & Schölkopf 2017)
+    train_tile_dual  the same by dual coordinate descent
 
-With sparse weights a row has weights for the features of its positives alone, its sparsity mask;
-elsewhere they are held at 0: a weight would meet negatives alone there, and could be positive only
-where features are negative. The examples are read with the features of the tile's masks alone. An
-example without a positive in the tile whose coefficients were zero, as most are under a hinge, is
-skipped at its next visit, after one more of these at the next three, then seven, and so on
-(shrinking). The labels may be the nodes of a tree, in groups; a group is trained on the examples
-that reach it.
+A sparse row has weights for the features of its positives alone, its sparsity mask; others are held
+at 0, because their examples are all negatives. Examples are read with the features of the tile's
+masks alone. Shrinking: an example without a positive in the tile whose coefficients are zero, as
+most are under a hinge loss, is skipped at its next visit; if they are zero again, at the next three
+visits, then seven, and so on. Labels may be the nodes of a tree, in groups; a group is trained on
+the examples that reach it.
 """
 
 from typing import NamedTuple
@@ -47,36 +45,36 @@ from embedx.optimizers.decay import clock_step, decay_row, decay_rows, step_size
 from embedx.optimizers.descend import ColumnGradient, descend_columns, new_column_gradient, touch
 
 WIDTH = 2 * SIMD_WIDTH
-MAX_SKIPS = 15  # visits at which an example without coefficients is skipped
-# dual coordinate descent ends after an epoch in which no step moved its score by more
+MAX_SKIPS = 15  # visits in a row at which an example with zero coefficients is skipped
+# Dual coordinate descent has converged after an epoch in which no step moved a score by more.
 TOLERANCE = float32(0.1)
 
 
 @by_address
 class TilePlan(NamedTuple):
-    """How tiles are trained."""
+    """The settings of tiles, as plain numbers."""
 
     batch_size: int
-    # coefficients are multiplied by this and divided by the number of examples in the step
+    # Coefficients are multiplied by sum_over / the number of examples in the step.
     sum_over: float
     has_bias: bool
     keeps_accidental_hits: bool
     positives: int  # SINGLE, JOINT or SUMMED
     is_masked: bool  # weights are sparse, and examples are skipped
     optimizer: UpdateRule
-    constants: ndarray  # of the objective
-    lr: float32  # with sparse weights that of the start: it falls linearly to zero, or stays
-    # With sparse weights:
+    constants: ndarray  # float32: the objective's
+    lr: float32  # with sparse weights, that of the start
+    # The rest is for sparse weights.
     epochs: int = 1
-    falls: bool = False
-    threshold: float32 = ZERO  # weights of at most this size are dropped
-    key: uint64 = uint64(0)  # of the random numbers
-    first_state: float32 = ZERO  # of the optimiser, for every weight
-    c: float32 = ZERO  # by dual coordinate descent: what the loss is multiplied by
+    falls: bool = False  # the learning rate falls linearly to 0; else it is constant
+    threshold: float32 = ZERO  # weights up to this absolute value are dropped
+    key: uint64 = uint64(0)  # key of the random numbers
+    first_state: float32 = ZERO  # initial optimizer state of every weight
+    c: float32 = ZERO  # C of dual coordinate descent, the factor of the loss
 
 
 class TileExamples(NamedTuple):
-    """The examples as a tile sees them."""
+    """The examples, with the features and labels of a tile alone."""
 
     offsets: ndarray  # int64 (n + 1,)
     columns: ndarray  # int32: rows of the tile
@@ -85,37 +83,37 @@ class TileExamples(NamedTuple):
     positive_weight: ndarray  # float32 (n,): how much each positive counts
     negative_weight: ndarray  # float32 (n,): how much each other label counts as a negative
     skips: ndarray  # int8 (n,): visits at which the example is still to be skipped
-    last_skips: ndarray  # int8 (n,): and how many they were the last time
+    last_skips: ndarray  # int8 (n,): the number of visits skipped the last time
 
 
 @by_address
 class TileSteps(NamedTuple):
     """Buffers for the steps of a tile."""
 
-    # the parameters: a row for each feature, then that of the biases; a column for each label
+    # The parameters: a row for each feature, then the biases; a column for each label.
     tile: Table
     gradient: ColumnGradient  # of the tile
-    # uint32 (n_rows,): bit k is set where label k may have a weight; (0,) without sparsity mask
+    # uint32 (n_rows,): bit k is set where label k may have a weight; (0,) without sparsity masks
     support: ndarray
     active: ndarray  # int64 (batch_size,): the examples of a minibatch that are not skipped
-    batch: Batch  # a row for each of these, WIDTH candidates
-    state: ndarray  # float32 (1, 0): such objectives have neither state nor noise
+    batch: Batch  # a row for each active example, WIDTH candidates
+    state: ndarray  # float32 (1, 0): separable objectives have no state
 
 
 @by_address
 class TileWorkspace(NamedTuple):
     """A worker's buffers."""
 
-    examples: TileExamples  # with dense weights without features
+    examples: TileExamples  # with dense weights, only their labels and weights are used
     steps: TileSteps
     order: ndarray  # int32 (n_examples,): the order of an epoch
-    # With sparse weights:
+    # The rest is for sparse weights.
     local: ndarray  # int32 (n_features,): the row of a feature in the tile, -1 for none
     features: ndarray  # int32 (n_features,): the features of the tile
     place: ndarray  # int32 (n_examples,): the place of an example among those of the tile
     # float32 (n_examples,): the squared length of the input, with the 1 of the bias
     square: ndarray
-    # float32 (n_examples, WIDTH): the dual variables; (0, WIDTH) where there are none
+    # float32 (n_examples, WIDTH): dual variables; (0, WIDTH) without dual coordinate descent
     alpha: ndarray
 
 
@@ -129,7 +127,7 @@ def new_workspace(
     is_masked: bool = True,
     is_dual: bool = False,
 ) -> TileWorkspace:
-    """Buffers for tiles of so many examples, which have n_values values together."""
+    """Buffers for tiles of n_examples with n_values values in all."""
     n_rows = n_features + 1
     examples = TileExamples(
         np.zeros(n_examples + 1, int64),
@@ -161,13 +159,13 @@ def new_workspace(
     )
 
 
-# ---- a tile of a table: a row for each feature, the last of the biases, if there are any
+# ---- a tile of a table: a row for each feature, then the biases, if there are any
 
 
 @kernel_part
 def _score_tile(examples, chosen, n, w, has_bias, t, z):
-    """Overwrite z[:n, t:t + WIDTH] by the scores of chosen[:n]; two features at a time, so that
-    four sums are under way.
+    """Overwrite z[:n, t:t + WIDTH] by the scores of chosen[:n]; two features at a time, for four
+    independent sums.
     """
     columns = examples.columns
     values = examples.values
@@ -199,8 +197,8 @@ def _score_tile(examples, chosen, n, w, has_bias, t, z):
 
 @kernel_part
 def _add_example(examples, i, a, b, has_bias, gradient, n_touched):
-    """Add example i with the coefficients a and b to the gradient of a tile; return how many rows
-    it touches.
+    """Add example i, with the coefficients a and b, to the gradient of a tile; return the number of
+    rows touched.
     """
     for f in range(examples.offsets[i], examples.offsets[i + 1]):
         row = int64(examples.columns[f])
@@ -215,7 +213,7 @@ def _add_example(examples, i, a, b, has_bias, gradient, n_touched):
 
 @kernel_part
 def _add(matrix, row, x, a, b):
-    """Add x times 32 numbers to a row."""
+    """Add x times the vectors a and b to a row."""
     store(matrix, row, 0, multiply_add(x, a, load(matrix, row, 0)))
     store(matrix, row, SIMD_WIDTH, multiply_add(x, b, load(matrix, row, SIMD_WIDTH)))
 
@@ -255,8 +253,8 @@ def _apply(examples, steps, plan, n, scale, rate):
 
 @kernel_part
 def _select(examples, steps, plan, order, begin, end, n_labels):
-    """Write the examples order[begin:end] that are not skipped to the batch, with their labels;
-    return how many they are.
+    """Write those of the examples order[begin:end] that are not skipped to the batch, with their
+    labels; return their number.
     """
     n = 0
     batch = steps.batch
@@ -290,7 +288,7 @@ def _select(examples, steps, plan, order, begin, end, n_labels):
 
 @kernel_part
 def _decay_before(examples, steps, plan, n, now):
-    """Apply the weight decay that is due to the rows of the active examples."""
+    """Apply pending weight decay to the rows of the active examples."""
     if plan.optimizer.l2 > 0:
         for e in range(n):
             m = steps.active[e]
@@ -300,7 +298,7 @@ def _decay_before(examples, steps, plan, n, now):
 
 @kernel_part
 def _add_gradients(examples, steps, plan, n, scale):
-    """Sum the gradients of the n active examples; return how many rows they touch."""
+    """Sum the gradients of the n active examples; return the number of rows touched."""
     n_touched = 0
     for e in range(n):
         a = multiply_add(splat(scale), load(steps.batch.z, e, 0), zeros())
@@ -314,8 +312,8 @@ def _add_gradients(examples, steps, plan, n, scale):
 
 @kernel_part
 def _is_idle(examples, plan, m, a, b):
-    """Whether all coefficients of example m are zero; if so, and it has no positive in the tile, it
-    is skipped more often.
+    """Whether all coefficients, a and b, of example m are zero; if it has no positive in the tile,
+    updates how often it is skipped.
     """
     is_idle = is_zero(a) and is_zero(b)
     if plan.is_masked:
@@ -335,8 +333,8 @@ def train_columns(coefficients, examples, shared, plan, workspace, first, last, 
     """Train columns first:last of the transposed output rows, whole tiles, on the examples; return
     the summed loss.
 
-    The examples lie in their order, because every tile reads them all. `now` is the decay clock; no
-    decay is due before or after.
+    The examples are stored in the order of training, because every tile reads them all. `now` is
+    the decay clock; no decay is pending before or after.
     """
     loss = 0.0
     steps = workspace.steps
@@ -389,8 +387,8 @@ def train_columns(coefficients, examples, shared, plan, workspace, first, last, 
 
 @kernel_part
 def _write_weights(examples, plan, i, tile_examples, m):
-    """Write how much each label of a tile counts as a positive and as a negative of example i,
-    which is number m of the tile. The losses of the labels are proportional to these.
+    """Write the weights of the positives and the negatives of example i, which is example m of the
+    tile. The losses of labels are proportional to them.
     """
     n_labels = examples.label_offsets[i + 1] - examples.label_offsets[i]
     weight = weight_of(examples.weight, i)
@@ -402,7 +400,7 @@ def _write_weights(examples, plan, i, tile_examples, m):
 
 @kernel_part
 def _copy(source, source_column, target, target_column):
-    """Copy 32 numbers of each row."""
+    """Copy a tile, 32 columns of every row."""
     for row in range(source.shape[0]):
         for d in range(0, WIDTH, SIMD_WIDTH):
             store(target, row, target_column + d, load(source, row, source_column + d))
@@ -412,18 +410,18 @@ def _copy(source, source_column, target, target_column):
 
 
 class LabelGroups(NamedTuple):
-    """Labels in groups, and their examples."""
+    """Groups of labels, and their examples."""
 
     members: Csr  # the examples that each group is trained on
     positives: Csr  # the examples that have each label
-    # float32 (n_labels,): the biases to start from; overwritten by those that were trained
+    # float32 (n_labels,): initial biases; overwritten by the trained ones
     bias: ndarray
 
 
 @kernel
 def train_tile(coefficients, examples, groups, group, first, last, plan, workspace):
-    """Train the labels first:last of a group, at most WIDTH; return the last epoch's summed loss
-    and the number of features.
+    """Train the labels first:last of a group, at most WIDTH; return the summed loss of the last
+    epoch and the number of features of the tile.
 
     `kept_weights` reads the weights.
     """
@@ -459,11 +457,11 @@ def train_tile(coefficients, examples, groups, group, first, last, plan, workspa
 
 @kernel
 def train_tile_dual(dual_steps, examples, groups, group, first, last, plan, workspace):
-    """As `train_tile`, by dual coordinate descent: ½|w|² + `plan.c` times the summed loss of each
-    label, its bias as a weight.
+    """`train_tile` by dual coordinate descent on ½|w|² + `plan.c` · summed loss for each label,
+    with the bias as one of the weights.
 
-    The biases start from zero. Lengths of inputs are over all features of the tile; a row whose
-    mask has fewer takes shorter steps for it.
+    Biases start at zero. The norm of an input is over all features of the tile; steps of a row
+    whose mask has fewer of them are therefore shorter.
     """
     n = groups.members.indptr[group + 1] - groups.members.indptr[group]
     groups.bias[first:last] = 0
@@ -503,7 +501,7 @@ def train_tile_dual(dual_steps, examples, groups, group, first, last, plan, work
 
 @kernel_part
 def _prefetch(examples, m):
-    """Ask for the features of example m, which is visited next."""
+    """Prefetch the features of example m, which is visited next."""
     if examples.skips[m] == 0:
         for f in range(examples.offsets[m], examples.offsets[m + 1], SIMD_WIDTH):
             prefetch(examples.columns, f, 0)
@@ -512,7 +510,7 @@ def _prefetch(examples, m):
 
 @kernel_part
 def _dual_update(examples, steps, plan, m):
-    """Move the rows by the step of example m, within the sparsity mask; return the largest
+    """Update the rows by the step of example m, within the sparsity masks; return the largest
     coefficient.
     """
     a = load(steps.batch.z, 0, 0)
@@ -535,9 +533,7 @@ def _dual_update(examples, steps, plan, m):
 
 @kernel_part
 def _shuffle(order, n, key, counter):
-    """Bring order[:n] into random order; return how many random numbers of the stream have been
-    used.
-    """
+    """Shuffle order[:n]; return the number of random numbers of the stream used so far."""
     for m in range(n - 1, 0, -1):
         other = low_half_below(bits(key, counter), m + 1)
         counter += uint64(1)
@@ -547,13 +543,13 @@ def _shuffle(order, n, key, counter):
 
 @kernel_part
 def _begin(examples, groups, group, first, last, plan, workspace):
-    """Set up a tile; return how many features it has."""
+    """Set up a tile; return its number of features."""
     begin = groups.members.indptr[group]
     n = groups.members.indptr[group + 1] - begin
     n_features = _find_features(examples, groups.positives, workspace, first, last)
     _read_examples(examples, groups.members, begin, n, plan, workspace)
     for p in range(first, last):
-        # members of the group
+        # `positives` has members of the group alone.
         for at in range(groups.positives.indptr[p], groups.positives.indptr[p + 1]):
             m = workspace.place[groups.positives.indices[at]]
             workspace.examples.mask[m] |= uint32(1) << uint32(p - first)
@@ -571,7 +567,7 @@ def _begin(examples, groups, group, first, last, plan, workspace):
 
 @kernel_part
 def _clear_row(tile, row, first_state):
-    """Zeros for the parameters of a row, and the first state of each."""
+    """Reset a row to zeros, with the initial optimizer state."""
     for d in range(0, WIDTH, SIMD_WIDTH):
         store(tile.rows, row, d, zeros())
         if tile.state_of == PER_COORDINATE:
@@ -582,8 +578,8 @@ def _clear_row(tile, row, first_state):
 
 @kernel_part
 def _find_features(examples, positives, workspace, first, last):
-    """Number the features of the tile, and mark those that each label has; return how many there
-    are.
+    """Number the features of the tile, and set the sparsity masks of its labels; return the number
+    of features.
     """
     n = 0
     support = workspace.steps.support
@@ -605,7 +601,7 @@ def _find_features(examples, positives, workspace, first, last):
 
 @kernel_part
 def _read_examples(examples, members, begin, n, plan, workspace):
-    """Copy the examples of the tile with its features alone."""
+    """Copy the examples of the tile, with the features of the tile alone."""
     n_values = 0
     out = workspace.examples
     for m in range(n):
@@ -628,7 +624,7 @@ def _read_examples(examples, members, begin, n, plan, workspace):
         out.offsets[m + 1] = n_values
 
 
-# of a tile: int32 feature, int32 label within the tile, float32 weight
+# Weights of a tile: int32 feature, int32 label within the tile, float32 weight.
 Kept = tuple[ndarray, ndarray, ndarray]
 
 
@@ -640,8 +636,8 @@ def kept_weights(
     workspace: TileWorkspace,
     n_features: int,
 ) -> Kept:
-    """The weights above the threshold of a tile that was trained; writes its biases and forgets the
-    numbers of its features.
+    """The weights of a trained tile above the threshold; stores its biases, and resets the numbers
+    of its features.
     """
     rows = workspace.steps.tile.rows
     n_labels = last - first
@@ -656,7 +652,7 @@ def kept_weights(
 
 @kernel
 def count_above(weights, threshold):
-    """How many weights are larger than the threshold, whatever their sign."""
+    """The number of weights above the threshold in absolute value."""
     n = 0
     for row in range(weights.shape[0]):
         for label in range(weights.shape[1]):
@@ -666,8 +662,8 @@ def count_above(weights, threshold):
 
 @kernel
 def write_above(weights, features, threshold, feature, label, weight):
-    """Write the weights that are larger than the threshold, row by row, each with the feature of
-    its row and its column.
+    """Write the weights above the threshold in absolute value, row by row, with their features and
+    columns.
     """
     n = 0
     for row in range(weights.shape[0]):
@@ -681,6 +677,6 @@ def write_above(weights, features, threshold, feature, label, weight):
 
 @kernel
 def forget_features(features, n_features, local):
-    """No feature of the tile has a row any more."""
+    """Reset local[feature] to -1 for the features of the tile."""
     for row in range(n_features):
         local[features[row]] = -1

@@ -2,9 +2,9 @@
 
     loss w · φ(z)      coefficients w · ∂φ/∂z      state by gradient steps at the rate w · lr
 
-The coefficients of a proximal step are its length over -lr. On w · φ at the rate lr it is as long
-as on φ at the rate w · lr, so that it needs nothing else: the objective is called with w · lr, and
-its coefficients are multiplied by w.
+The coefficients of a proximal step are the step over -lr. The step on w · φ at rate lr equals the
+step on φ at rate w · lr. So both kinds of objectives are called with w · lr, and their coefficients
+are multiplied by w.
 """
 
 from embedx.kernels.batch import Batch
@@ -39,8 +39,8 @@ def weighted_coefficients(
 ):
     """Summed loss of the lines first:last; overwrites their scores by coefficients.
 
-    `batch.key` is the number of the example that a line belongs to. With weights the lines are
-    passed to the objective one by one, because it returns the sum of their losses.
+    `batch.key` is the example of a line. With weights, lines are passed to the objective one by
+    one, because it returns only the sum of their losses.
     """
     if weights.size == 0:
         lines = lines_of(batch, first, last)

@@ -7,16 +7,18 @@ from embedx.errors import InapplicableError, Setting, SettingError
 from embedx.settings import Settings, check_used, param, settings_of
 
 MAX_LENGTH = 5000  # nodes: a chunk of training holds whole walks
-# In place of 0.06, from LARGE_TEXT nodes of walks on (measured: docs/constants.md).
+# Default learning rate of sgd for walks of at least LARGE_TEXT nodes, in place of 0.06 (measured:
+# docs/constants.md).
 SGD_RATE = 0.03
-# In place of the engine's 16: rows of nodes with many neighbours grow less (measured:
+# In place of the engine's 16, so that rows of nodes with many neighbours grow less (measured:
 # docs/constants.md).
 MAX_GRADIENT = 6.0
-DEFAULTS = {"min_count": 1, "sample": 0.0, "window": 10}  # of other settings, with --walks
+# Defaults of other settings with --walks.
+DEFAULTS = {"min_count": 1, "sample": 0.0, "window": 10}
 
 
 class GraphSettings(Settings):
-    """Random walks over a graph, which are made while training and never stored."""
+    """Random walks over a graph, which are generated during training and never stored."""
 
     panel = "Graphs"
 
@@ -68,13 +70,13 @@ class GraphSettings(Settings):
                 raise SettingError("metapath", self.metapath, f"must be {wanted}")
 
     def record(self) -> dict[str, Any]:
-        """The values; none without --walks."""
+        """The settings by name; empty without --walks."""
         return super().record() if self.walks is not None else {}
 
 
 def graph_settings(options: Mapping[str, Any]) -> GraphSettings | None:
-    """The settings of walks among `options`; None without --walks. Raises `EmbedxError` for what
-    does not apply.
+    """The settings of walks among `options`; None without --walks. Raises `EmbedxError` for those
+    that do not apply.
     """
     names, is_graph = settings_of(GraphSettings), options.get("walks") is not None
     check_used(options, [(name, is_graph, Setting("walks")) for name in names])

@@ -1,5 +1,5 @@
-"""What compiled code is written in: the decorators, vector instructions, mathematics, random
-numbers, matrix products.
+"""Building blocks of compiled code: decorators, vector instructions, mathematics, random numbers,
+matrix products.
 """
 
 from embedx.kernels.batch import *

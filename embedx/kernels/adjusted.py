@@ -1,23 +1,22 @@
 """numba's compiler and disk cache, adjusted for kernels: the only file that uses numba's private
 interfaces.
 
-CPU seconds that a first `embedx train` (16 with all of them) and `embedx classify` (12) take longer
-without each, on a busy machine, two to four runs in turn:
+CPU seconds that each saves at a first `embedx train` (which takes 16 with all of them) and `embedx
+classify` (12), on a busy machine, two to four runs in turn:
 
-    parts of kernels are inlined, not compiled by themselves      `kernel_part`          16
-        of these, by not making machine code of them              `_PartLibrary`         12 and 6
-        and no wrapper that Python would call them by             `PART`                  4
+    parts of kernels are inlined, not compiled on their own       `kernel_part`          16
+        of these, because they get no machine code                `_PartLibrary`         12 and 6
+        and no wrapper for calls from Python                      `PART`                  4
     named tuples are passed by address                            `pass_by_address`       6
-    what a call returns is found once                             `_once`                 3 and 1
+    the return type of a call is inferred once                    `_once`                 3 and 1
 
-Without reference counting kernels train twice as fast. The disk cache keeps machine code by a hash
-of all sources, readable by this user alone, in several folders, and checks it when it is read. The
-order of numba's passes, the garbage collector, and the types of constants gave less than a tenth
-and are left as they are.
+Without reference counting kernels train twice as fast. The disk cache is keyed by a hash of all
+sources, readable by this user alone, in several folders, and verified when it is read. Other orders
+of numba's passes, garbage collection and types of constants saved less than a tenth, and are not
+changed.
 
 The classes below extend numba's own, which may change without notice: `embedx.kernels.compiled`
-does without this module where they have. What cannot be read from the disk cache, or not be
-written, is compiled again.
+then does without this module. Machine code that cannot be read from the cache is compiled again.
 """
 
 import contextlib
@@ -59,17 +58,17 @@ from embedx.runtime.interrupts import to_the_end
 
 
 def kernel(function: Callable[..., Any], **options: Any) -> Any:
-    """Compile `function` on first use, without reference counting, and keep it on disk."""
-    # `forceinline` is set explicitly: otherwise numba takes that of the first caller
+    """Compile `function` on first use, without reference counting, and cache it on disk."""
+    # Set explicitly: otherwise numba takes the `forceinline` of the first caller.
     compiled = _compiled(_Kernel, function, forceinline=False, **options)
-    # in place of numba's own, which `cache=True` would put there
+    # In place of numba's own cache, which `cache=True` would set.
     compiled._cache = _Cache(function)
     return compiled
 
 
 def kernel_part(function: Callable[..., Any], **options: Any) -> Any:
-    """A function that is inlined where it is called: neither optimised nor cached by itself, most
-    of the time of compiling.
+    """A function that is inlined where it is called. It is neither optimised nor cached on its own,
+    which would take most of the compile time.
     """
     part = _compiled(Part, function, **PART, **options)
     if isinstance(part, Part):
@@ -85,9 +84,7 @@ def _compiled(kind: type, function: Callable[..., Any], **options: Any) -> Any:
 
 
 def check() -> None:
-    """Compile a kernel and load it again. Raises any error if that does not work with
-    this numba.
-    """
+    """Compile a kernel and load it again. Raises some error if that fails with this numba."""
 
     def trial(x: Any) -> Any:
         return double(x) + 1.0
@@ -100,18 +97,15 @@ def check() -> None:
 
 
 def is_cached(compiled: Any, signature: Any) -> bool:
-    """Whether the machine code of a kernel for this signature is in memory, or on disk for this
-    kind of processor.
-    """
+    """Whether machine code of a kernel for this signature is in memory, or on disk for this CPU."""
     arguments, _ = normalize_signature(signature)
     return arguments in compiled.overloads or compiled._cache.holds(signature, compiled.targetctx)
 
 
 class _Kernel(CPUDispatcher):  # type: ignore[misc]
-    """Compiles with `_once`.
+    """A dispatcher that compiles with `_once`, and holds back interrupts until it has compiled.
 
-    An interrupt waits until that is done: numba and LLVM call Python where an exception is lost, or
-    ends the process.
+    numba and LLVM call Python from places where an exception is lost, or ends the process.
     """
 
     def compile(self, signature: Any) -> Any:
@@ -128,8 +122,8 @@ class _Kernel(CPUDispatcher):  # type: ignore[misc]
 
 
 def _once(resolve: Callable[..., Any]) -> Callable[..., Any]:
-    """How numba finds what a call of some types returns, once for all calls of a kernel: it asks at
-    each, several times.
+    """numba's resolution of the return type of a call, remembered by the types of its arguments:
+    numba repeats it several times for each call in a kernel.
     """
 
     found = functools.cache(
@@ -137,7 +131,7 @@ def _once(resolve: Callable[..., Any]) -> Callable[..., Any]:
     )
 
     def resolved(function: Any, arguments: Any, named: Any) -> Any:
-        # an operation with a constant, which may have no hash
+        # An operation with a constant, which may not be hashable.
         if named or isinstance(function, str):
             return resolve(function, arguments, named)
         return found(function, tuple(arguments), ConfigStack.top_or_none().forceinline)
@@ -146,7 +140,7 @@ def _once(resolve: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Part(CPUDispatcher):  # type: ignore[misc]
-    """Called from Python, it is compiled as a kernel."""
+    """A kernel part; when called from Python, it is compiled as a kernel."""
 
     for_python: Callable[[], Any]
 
@@ -155,13 +149,13 @@ class Part(CPUDispatcher):  # type: ignore[misc]
 
 
 class _PartLibrary(JITCodeLibrary):  # type: ignore[misc]
-    """The LLVM code of a part. It is inlined into its callers, and never becomes machine code, so
-    that it has no address.
+    """The LLVM code of a part. It is inlined into its callers, and never becomes machine code:
+    it has no address.
     """
 
     @property
     def codegen(self) -> Any:
-        # which is written into machine code
+        # numba would write the environment into the machine code, which a part does not have.
         return SimpleNamespace(set_env=lambda name, environment: None)
 
     def get_pointer_to_function(self, name: str) -> int:
@@ -183,8 +177,7 @@ class _PartCompiler(Compiler):  # type: ignore[misc]
         super().__init__(typing, target, _PartLibrary(target.codegen(), "part"), *others)
 
 
-# Options of what is inlined, for functions that are parts of kernels under
-# `numba.extending.overload`
+# Options of kernel parts, for `numba.extending.overload`.
 PART = {
     "forceinline": True,
     "no_cpython_wrapper": True,
@@ -197,7 +190,7 @@ PART = {
 
 
 class _Address(types.Type):  # type: ignore[misc]
-    """The compiled type of the address of such a tuple."""
+    """The compiled type of the address of a named tuple."""
 
     def __init__(self, tuple_type: Any) -> None:
         self.tuple_type = tuple_type
@@ -251,7 +244,7 @@ def _read(context: Any, builder: Any, address_of: _Address, address: Any, name: 
     if isinstance(address_of.tuple_type[i], _Address):
         return at
     value = builder.load(at)
-    # Fields never change during a call, so that loops need not read them again
+    # Fields never change during a call, so that loops read them once.
     value.set_metadata("invariant.load", builder.module.add_metadata([]))
     return value
 
@@ -265,8 +258,8 @@ def _unbox(address_of: _Address, value: Any, c: Any) -> NativeValue:
 
 
 def _write(tuple_type: Any, value: Any, address: Any, c: Any) -> None:
-    """Write the fields of a Python tuple to memory. Kernels count no references, so that nothing is
-    to be released.
+    """Write the fields of a Python tuple to memory. Kernels count no references, so nothing has to
+    be released.
     """
     for i, field in enumerate(tuple_type):
         item, at = c.pyapi.tuple_getitem(value, i), cgutils.gep_inbounds(c.builder, address, 0, i)
@@ -284,8 +277,8 @@ def _write(tuple_type: Any, value: Any, address: Any, c: Any) -> None:
 
 
 class _Locator(caching._SourceFileBackedLocatorMixin, caching._CacheLocator):  # type: ignore[misc]
-    """Where a kernel is kept below a folder, whether or not it can be written to: that shows when
-    there is something to write.
+    """The folder of a kernel below a cache folder, which may be read-only: that shows when there is
+    something to write.
     """
 
     def __init__(self, folder: str, function: Callable[..., Any], file: str) -> None:
@@ -300,9 +293,7 @@ class _Locator(caching._SourceFileBackedLocatorMixin, caching._CacheLocator):  #
 
 
 class _CacheImpl(caching.CompileResultCacheImpl):  # type: ignore[misc]
-    """What is kept of a kernel: its machine code with a hash, without which damaged code would be
-    run.
-    """
+    """The machine code of a kernel with a hash, so that damaged code is not run."""
 
     def __init__(self, folder: str, function: Callable[..., Any]) -> None:
         locators = SimpleNamespace(from_function=functools.partial(_Locator, folder))
@@ -321,7 +312,7 @@ class _CacheImpl(caching.CompileResultCacheImpl):  # type: ignore[misc]
 
 
 class _Files(caching.IndexDataCacheFile):  # type: ignore[misc]
-    """Files that none but this user can write, whatever the umask."""
+    """Cache files that only this user can write, whatever the umask."""
 
     @contextlib.contextmanager
     def _open_for_write(self, path: str) -> Iterator[Any]:
@@ -331,8 +322,8 @@ class _Files(caching.IndexDataCacheFile):  # type: ignore[misc]
 
 
 class _FolderCache(caching.FunctionCache):  # type: ignore[misc]
-    """The compiled forms of one kernel in a folder; without them, or room for them, the kernel
-    works all the same.
+    """The machine code of one kernel in a folder. If it cannot be read or written, the kernel is
+    compiled in memory.
     """
 
     def __init__(self, folder: str, function: Callable[..., Any]) -> None:
@@ -341,27 +332,27 @@ class _FolderCache(caching.FunctionCache):  # type: ignore[misc]
         self._cache_file.__class__ = _Files
 
     def holds(self, signature: Any, target_context: Any) -> bool:
-        """Whether there is a form for this signature and kind of processor."""
+        """Whether there is machine code for this signature and CPU."""
         key = self._index_key(signature, target_context.codegen())
         try:
             name = self._cache_file._load_index().get(key)
-        except Exception:  # there is nothing that pickle does not raise, given the bytes
+        except Exception:  # pickle may raise any exception for damaged bytes
             return False
         return name is not None and os.path.exists(self._cache_file._data_path(name))
 
     def load_overload(self, signature: Any, target_context: Any) -> Any:
         try:
             return super().load_overload(signature, target_context)
-        except (OSError, MemoryError) as error:  # of this process: others can read them
-            self._tell_unread(error)
-        except Exception as error:  # there is nothing that pickle does not raise, given the bytes
-            self._tell_unread(error)
+        except (OSError, MemoryError) as error:  # this process cannot read them; others can
+            self._log_unread(error)
+        except Exception as error:  # pickle may raise any exception for damaged bytes
+            self._log_unread(error)
             self._forget()
         return None
 
-    def _tell_unread(self, error: Exception) -> None:
+    def _log_unread(self, error: Exception) -> None:
         problem = f"{self._impl.filename_base}: {error}"
-        _tell_once("cannot be read", problem, "they are compiled again")
+        _log_once("cannot be read", problem, "they are compiled again")
 
     def _forget(self) -> None:
         """Empty the index, whose entries are damaged."""
@@ -371,16 +362,16 @@ class _FolderCache(caching.FunctionCache):  # type: ignore[misc]
             self.disable()
 
     def save_overload(self, signature: Any, compiled: Any) -> None:
-        # numba reads the index, adds to it and writes it: two processes would lose what one added,
-        # or write the code of two kernels to one file
+        # numba reads the index, adds an entry and writes it. Without a lock, two processes could
+        # lose an entry, or write the code of two kernels to one file.
         folder = Path(self.cache_path)
-        with contextlib.suppress(OSError):  # `super` meets it too
+        with contextlib.suppress(OSError):  # `super` meets the same error and handles it
             make_private(folder)
         held = locks.lock(folder)
         try:
             super().save_overload(signature, compiled)
         except OSError as error:
-            _tell_once(
+            _log_once(
                 "cannot be kept",
                 error.strerror or error,
                 "free some space, or set EMBEDX_CACHE_DIR to another folder",
@@ -390,7 +381,7 @@ class _FolderCache(caching.FunctionCache):  # type: ignore[misc]
 
 
 class _Cache(caching._Cache):  # type: ignore[misc]
-    """The compiled forms of one kernel in KERNEL_FOLDERS: all are read, the first is written."""
+    """The machine code of one kernel in KERNEL_FOLDERS: all are read, the first is written."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         folders = [folder_within(folder, function) for folder in KERNEL_FOLDERS]
@@ -401,7 +392,7 @@ class _Cache(caching._Cache):  # type: ignore[misc]
         return self.folders[0].cache_path if self.folders else ""
 
     def holds(self, signature: Any, target_context: Any) -> bool:
-        """Whether one of them has a form for this signature and kind of processor."""
+        """Whether one of the folders has machine code for this signature and CPU."""
         return any(folder.holds(signature, target_context) for folder in self.folders)
 
     def load_overload(self, signature: Any, target_context: Any) -> Any:
@@ -427,11 +418,11 @@ class _Cache(caching._Cache):  # type: ignore[misc]
             folder.flush()
 
 
-_told: set[str] = set()
+_logged: set[str] = set()
 
 
-def _tell_once(what: str, why: object, then: str) -> None:
+def _log_once(what: str, why: object, then: str) -> None:
     """Log each kind of failure once."""
-    if what not in _told:
-        _told.add(what)
+    if what not in _logged:
+        _logged.add(what)
         log.warning(f"{KERNEL_FOLDER}: compiled kernels {what} ({why}); {then}")

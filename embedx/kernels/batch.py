@@ -1,7 +1,7 @@
-"""What an objective is handed: some examples with their candidates, and the compiled signature of
-`coefficients`.
+"""The batch that an objective works on, examples with their candidates, and the compiled signature
+of `coefficients`.
 
-`embedx.objectives.contract` says what each array means and what an objective may do with it.
+`embedx.objectives.contract` says what the arrays mean and what an objective may do with them.
 """
 
 from typing import Any, NamedTuple
@@ -13,21 +13,21 @@ from numpy import float32, int64, ndarray
 
 
 class Batch(NamedTuple):
-    """Some examples: a row of each matrix for each example, a column for each candidate. float32,
-    or float64 for L-BFGS.
+    """A batch of examples: matrices have a row per example and a column per candidate. float32, or
+    float64 for L-BFGS.
     """
 
     z: ndarray  # (examples, candidates): scores; overwritten by ∂loss/∂z
-    # like z: the weight of a positive, or its number of pairs, else 0; on a tree: pairs whose bit
-    # is 1
+    # like z: the weight of a positive, or its number of pairs, else 0; on a tree: the number of
+    # pairs whose bit is 1
     label: ndarray
-    # like z: how often a candidate was drawn; on a tree: pairs whose bit is 0
+    # like z: how often a candidate was drawn; on a tree: the number of pairs whose bit is 0
     sample_count: ndarray
     log_expected_count: ndarray  # like z: log of the expected number of draws
     uniforms: ndarray  # (examples, uniforms_width): random numbers in (0, 1)
     key: ndarray  # int64 (examples,): each example's row in the objective's state
-    n_updates: ndarray  # int64 (examples,): how often that row was updated before
-    score_gain: ndarray  # like z: how far a score moves per unit of lr · its coefficient
+    n_updates: ndarray  # int64 (examples,): number of updates of that row so far
+    score_gain: ndarray  # like z: change of a score per unit of lr · its coefficient
 
 
 def new_batch(

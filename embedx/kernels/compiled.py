@@ -1,8 +1,8 @@
 """`kernel` and `kernel_part`, the decorators of compiled functions.
 
-`embedx.kernels.adjusted` makes numba compile them faster and keep them on disk, by classes of numba
-that may change without notice. Where those do not work, numba compiles and keeps functions in its
-own way: with the same results, in more time.
+`embedx.kernels.adjusted` makes numba compile them faster and cache them on disk, by private classes
+of numba that may change without notice. Where those do not work, numba compiles and caches
+functions in its own way: with the same results, but slower.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -22,10 +22,10 @@ __all__ = [
     "kernel_part",
 ]
 
-# the latest numba that the tests ran with; a later one is tried before it is adjusted
+# The latest numba that the tests ran with; with a later one, `adjusted` is tried first.
 TESTED = (0, 68)
-# Vectorises as well as full fast-math, but leaves NaN and infinity alone, so that a diverged run
-# can be seen.
+# Vectorises as well as full fast-math, but keeps NaN and infinity, so that a diverged run is
+# noticed.
 FAST_MATH = {"reassoc", "contract", "arcp", "nsz", "afn"}
 OPTIONS = {"nogil": True, "fastmath": FAST_MATH, "error_model": "numpy"}
 
@@ -37,7 +37,7 @@ def _adjusted() -> Any:
 
         if numba.version_info.short > TESTED and not numba.config.DISABLE_JIT:
             adjusted.check()
-    except Exception as error:  # whatever has changed
+    except Exception as error:  # a changed numba may raise any exception
         latest = ".".join(map(str, TESTED))
         log.warning(
             f"numba {numba.__version__} is not known to this embedx ({error}): kernels take minutes"
@@ -49,8 +49,7 @@ def _adjusted() -> Any:
 
 
 ADJUSTED = _adjusted()
-# Options of what is inlined, for functions that are parts of kernels under
-# `numba.extending.overload`
+# Options of kernel parts, for `numba.extending.overload`.
 PART = {} if ADJUSTED is None else ADJUSTED.PART
 
 
@@ -58,9 +57,8 @@ def kernel(function: Callable[..., Any]) -> Any:
     """Compile `function` on first use: without the GIL, cached on disk, vectorised, division by
     zero as IEEE has it.
 
-    Kernels allocate nothing. That lets numba leave out reference counting, whose atomic increments,
-    one for each array of each call, would otherwise take more than half of the training kernel's
-    time.
+    Kernels allocate nothing, so that numba can leave out reference counting: its atomic increments,
+    for each array of each call, would take more than half of the training kernel's time.
     """
     if ADJUSTED is not None:
         return ADJUSTED.kernel(function, **OPTIONS)
@@ -73,8 +71,8 @@ def kernel(function: Callable[..., Any]) -> Any:
 
 
 def kernel_part(function: Callable[..., Any]) -> Any:
-    """A function that is inlined into every kernel that calls it, and optimised there. Called from
-    Python, it is a kernel.
+    """A function that is inlined into every kernel that calls it, and optimised there. When called
+    from Python, it is a kernel.
     """
     return (
         numba.njit(**OPTIONS)(function)
@@ -84,11 +82,11 @@ def kernel_part(function: Callable[..., Any]) -> Any:
 
 
 def chosen_by_number(functions: Sequence[Any]) -> Any:
-    """A kernel part `f(i, ...)` that calls kernel part functions[i] with the rest, decided while it
-    runs.
+    """A kernel part `f(i, ...)` that calls the kernel part functions[i] with the other arguments;
+    i is known at run time only.
 
-    A compiled function can only call what it knows when it is compiled. So this is a chain of
-    comparisons, one for each function.
+    It is a chain of comparisons, because compiled code can only call functions that are known when
+    it is compiled.
     """
 
     first, second, *_ = functions
@@ -105,7 +103,7 @@ def chosen_by_number(functions: Sequence[Any]) -> Any:
 
 
 def is_cached(needed: Iterable[tuple[Any, Any]]) -> bool:
-    """Whether the machine code of these kernels, each with a signature, is known to be in memory or
-    on disk, so that starting costs no compilation.
+    """Whether the machine code of these kernels, each with a signature, is in memory or on disk, so
+    that none has to be compiled.
     """
     return ADJUSTED is not None and all(ADJUSTED.is_cached(*each) for each in needed)

@@ -1,15 +1,14 @@
 """The dot product of two rows, and three matrix products of a small block in register tiles.
 
-Tiles are as large as the vector registers of the processor hold: with 32 of 16 floats (AVX-512) 4 ×
-4 scores, and 4 rows × 32 floats; with fewer or shorter ones 2 × 2 and 4 × 16. A sum is added up in
-the same order by both.
+Tiles fill the vector registers of the CPU: with AVX-512 (32 registers of 16 floats) 4 × 4 scores,
+and 4 rows × 32 floats; otherwise 2 × 2 and 4 × 16. Both add up a sum in the same order.
 
-A block multiplies a few dozen rows, far below the size where calling BLAS pays. Rows are padded to
-whole lanes (simd.padded) and blocks to whole tiles with rows of zeros, so that no loop has a
+A block multiplies a few dozen rows, far fewer than make a call of BLAS pay. Rows are padded to
+whole vectors (simd.padded) and blocks to whole tiles with rows of zeros, so that no loop has a
 remainder.
 
-Where parts of a coefficient matrix are known to be 0, `spans` says which columns each tile of rows
-has: first to end, and from rest on, int64 (tiles, 3); (0, 3) where every row has all.
+Where parts of a coefficient matrix are known to be 0, `spans`, int64 (tiles, 3), are (first, end,
+rest): a tile of rows has the columns first:end, and those from `rest` on. (0, 3): all columns.
 """
 
 import numpy as np
@@ -34,8 +33,8 @@ NO_SPANS = np.zeros((0, 3), int64)
 
 @kernel_part
 def _columns(spans, i, n, part):
-    """Begin and end of the columns below n that the tile of row i has: up to its end in part 0,
-    from its rest on in part 1.
+    """(begin, end) of the columns below n of the tile of row i: first:end in part 0, rest:n in
+    part 1.
     """
     if spans.shape[0] == 0:
         return int64(0), n * part
@@ -45,15 +44,13 @@ def _columns(spans, i, n, part):
 
 @kernel_part
 def round_up_to_tile(n):
-    """n rounded up to whole tiles."""
+    """n rounded up to a multiple of TILE."""
     return (n + TILE - 1) // TILE * TILE
 
 
 @kernel_part
 def dot(a, i, b, j):
-    """a[i]·b[j], of rows padded to whole lanes: float32 (>= i + 1, stride) and (>= j +
-    1, stride).
-    """
+    """a[i]·b[j]; rows are padded to whole vectors, float32 (n, stride)."""
     total = zeros()
     for d in range(0, a.shape[1], SIMD_WIDTH):
         total = multiply_add(load(a, i, d), load(b, j, d), total)
@@ -69,7 +66,7 @@ def clear(a, i, n):
 
 @kernel_part
 def add_to_row(a, i, x, b, j):
-    """a[i] += x b[j], of rows padded to whole lanes."""
+    """a[i] += x b[j]; rows are padded to whole vectors."""
     x = splat(x)
     for d in range(0, a.shape[1], SIMD_WIDTH):
         store(a, i, d, multiply_add(x, load(b, j, d), load(a, i, d)))
@@ -77,8 +74,7 @@ def add_to_row(a, i, x, b, j):
 
 @kernel
 def scores(h, n_h, w, n_w, z, spans):
-    """Overwrite z[:n_h, :n_w] by the dot products h·wᵀ, in the spans and what else their tiles
-    hold.
+    """Overwrite z[:n_h, :n_w] by the dot products h·wᵀ within the spans, extended to whole tiles.
 
     h float32 (>= n_h, stride), w float32 (>= n_w, stride), z float32 (>= n_h, >= n_w); n_h and n_w
     are multiples of TILE.
@@ -94,7 +90,7 @@ def scores(h, n_h, w, n_w, z, spans):
 
 @kernel_part
 def _score_tile(h, i, w, k, z):
-    """Overwrite z[i:i+4, k:k+4], whose sums are kept in registers along the whole rows."""
+    """Overwrite z[i:i+4, k:k+4]; the sums are kept in registers along the whole rows."""
     if HAS_AVX512:
         _score_4x4(h, i, w, k, z)
     else:
@@ -126,7 +122,7 @@ def _score_4x4(h, i, w, k, z):
 
 @kernel_part
 def _add_2(x, y, sums):
-    """The sums with the products of x and each of y added."""
+    """The sums plus the products of x with the vectors y."""
     return multiply_add(x, y[0], sums[0]), multiply_add(x, y[1], sums[1])
 
 
@@ -137,7 +133,7 @@ def _add_4(x, y, sums):
 
 @kernel
 def weighted_sums(c, n_out, rows, n_rows, out, spans):
-    """Overwrite out[i] by Σ_k c[i, k] rows[k] for i < n_out, a multiple of TILE, and k < n_rows in
+    """Overwrite out[i] by Σ_k c[i, k] rows[k] for i < n_out, a multiple of TILE, over k < n_rows in
     the span of i.
 
     c float32 (>= n_out, >= n_rows), rows float32 (>= n_rows, stride), out float32 (>= n_out,
@@ -148,8 +144,8 @@ def weighted_sums(c, n_out, rows, n_rows, out, spans):
 
 @kernel
 def weighted_sums_transposed(c, n_out, rows, n_rows, out, spans):
-    """Overwrite out[k] by Σ_i c[i, k] rows[i] for k < n_out, a multiple of TILE, and i < n_rows in
-    the span of k. Shapes as `weighted_sums`.
+    """Overwrite out[k] by Σ_i c[i, k] rows[i] for k < n_out, a multiple of TILE, over i < n_rows in
+    the span of k. Shapes as in `weighted_sums`.
     """
     _weighted_sums(c.T, n_out, rows, n_rows, out, spans)
 

@@ -1,8 +1,8 @@
-"""The folder of compiled kernels, named by a hash of the sources that kernels call into.
+"""The folder of compiled kernels, named by a hash of all sources that kernels depend on.
 
-numba looks only at the file a function stands in. It does not notice edits in the helpers it calls,
-or in the constants it takes, from other files. Kernels of other packages, such as their objectives,
-are kept in a subfolder that is named by a hash of that package's sources too.
+numba checks only the file of a function: it does not notice edits of helpers and constants that the
+function takes from other files. Kernels of another package, such as its objectives, are in a
+subfolder that is named by a hash of the sources of that package.
 """
 
 import functools
@@ -18,8 +18,9 @@ import numba
 
 from embedx.runtime.cache_home import absolute, kept_in, usable
 
-# What kernels of other files take functions and constants from. An edit anywhere else leaves the
-# machine code valid, or is in the file of the kernel, which numba looks at (tests/test_layers.py).
+# Sources whose functions and constants are used by kernels of other files. An edit anywhere else
+# leaves machine code valid, or is in the file of the kernel, which numba checks
+# (tests/test_layers.py).
 KERNEL_SOURCES = (
     "engine",
     "kernels",
@@ -63,14 +64,14 @@ def _kernel_folders() -> tuple[str, ...]:
     return tuple(map(str, usable(folder, name, is_code=True)))
 
 
-# all are read, and what is new is written to the first
+# All are read; new machine code is written to the first.
 KERNEL_FOLDERS = _kernel_folders()
-# "" where there is none to trust
+# "" if no folder is safe to use.
 KERNEL_FOLDER = KERNEL_FOLDERS[0] if KERNEL_FOLDERS else ""
 
 
 def folder_within(folder: str, function: Callable[..., Any]) -> str:
-    """The folder of a kernel in one of KERNEL_FOLDERS, which is that one itself for our own."""
+    """The folder of a kernel within one of KERNEL_FOLDERS; for our own kernels that one itself."""
     package = (function.__module__ or "").partition(".")[0]
     if not folder or package == __name__.partition(".")[0]:
         return folder
@@ -81,7 +82,7 @@ def folder_within(folder: str, function: Callable[..., Any]) -> str:
 def _hash_of_package(package: str) -> str:
     """A hash of the sources of another package."""
     digest = hashlib.sha256()
-    # A module that is no package is the file of its kernels, which numba looks at.
+    # A module that is no package is the file of its kernels, which numba checks.
     for folder in map(Path, getattr(sys.modules.get(package), "__path__", ())):
         _add_sources(digest, folder, filter(Path.is_file, sorted(folder.rglob("*.py"))))
     return digest.hexdigest()[:16]

@@ -1,9 +1,9 @@
 """exp, log, sigmoid and softplus in float32, written so that a loop over scores vectorises.
 
-The C library's functions are called one number at a time; these are a few multiplications without a
-branch. In float64, and in plain Python, the same names are numpy's own functions, so that gradients
-can be checked to full precision. Worst relative error in float32, measured over the whole range:
-4e-7 (a few units in the last place).
+The C library computes one number per call; these functions are a few multiplications without a
+branch. In float64 and in plain Python, the same names are numpy's functions, so that gradients can
+be checked to full precision. Maximum relative error in float32, measured over the whole range: 4e-7
+(a few units in the last place).
 """
 
 import math
@@ -21,7 +21,7 @@ _F = float32
 LOG2_E = _F(1.4426950408889634)
 LN2_HIGH = _F(0.693359375)  # exact in 12 bits, so that n * LN2_HIGH is exact
 LN2_LOW = _F(-2.12194440e-4)  # ln 2 - LN2_HIGH
-# beyond these exp leaves float32's normal range; it is held there
+# Bounds of the argument of exp, beyond which e^x leaves the normal range of float32.
 _LARGEST, _SMALLEST = _F(88.0), _F(-87.0)
 
 ONE, TWO, THREE, HALF, ZERO = _F(1), _F(2), _F(3), _F(0.5), _F(0)
@@ -30,7 +30,7 @@ _EXP = tuple(_F(1 / math.factorial(n)) for n in range(7, 1, -1))
 # 2 atanh(s) = 2s (1 + s²/3 + s⁴/5 + ...), with s² <= 1/9
 _BITS_OF_LEAST = int32(0x3F3504F3)  # of sqrt(1/2)
 _BITS_OF_FRACTION = int32(0x007FFFFF)
-# of a float32: the bits of the fraction, and what its exponent is above itself
+# Of a float32: the number of bits of the fraction, and the bias of the exponent.
 _FRACTION, _BIAS = int32(23), int32(127)
 _LOG1P = tuple(_F(1 / n) for n in range(13, 0, -2))
 
@@ -45,7 +45,7 @@ def _polynomial(coefficients, x):
 
 
 def exp(x):
-    """e to the x; in float32 held at the ends of the range of normal numbers."""
+    """e^x; in float32 limited to the range of normal numbers."""
     return np.exp(np.clip(x, _SMALLEST, _LARGEST) if isinstance(x, np.float32) else x)
 
 
@@ -60,8 +60,8 @@ def log(x):
 
 
 def larger(a, b):
-    """The larger of two numbers of one type, NaN if one is: unlike with max(), a loop for the
-    largest of many vectorises.
+    """The larger of two numbers of one type, NaN if one is NaN. Unlike max(), it lets a loop over
+    many numbers vectorise.
     """
     return np.maximum(a, b)
 
@@ -70,9 +70,7 @@ if not numba.config.DISABLE_JIT:
 
     @intrinsic
     def _larger(_typing, a, b):
-        """LLVM's own operation: max() is a comparison, whose order in a loop matters where there
-        are NaN.
-        """
+        """LLVM's maximum. The comparison of max() would fix the order of a loop because of NaN."""
 
         def emit(context, builder, signature, arguments):
             real = arguments[0].type
@@ -119,8 +117,8 @@ if not numba.config.DISABLE_JIT:
             return lambda x: math.log(x)
 
         def log32(x):
-            # Kept at 32 bits: numba adds integers at 64, and half as many fit a register.
-            # so that x = 2^n · m with m from sqrt(1/2) to sqrt(2)
+            # x = 2^n · m with m from sqrt(1/2) to sqrt(2). Integers are kept at 32 bits: numba adds
+            # them at 64, and half as many fit a register.
             n = int32(float32(x).view(int32) - _BITS_OF_LEAST)
             m = int32(int32(n & _BITS_OF_FRACTION) + _BITS_OF_LEAST).view(float32)
             exponent = float32(int32(n >> _FRACTION))
@@ -142,8 +140,7 @@ def softplus(x):
     return max(x, ZERO) + log1p(exp(-abs(x)))
 
 
-# Special functions, met once or a few times for each example. They answer in float32 or float64 as
-# asked.
+# Special functions, evaluated a few times per example, in float32 or float64 like their argument.
 
 
 # x (1 + A x) / (1 + (1 + A) x + C x²) is W(x) to the second power of x at 0, and exact at 1 and e.
@@ -155,14 +152,14 @@ def _near_lambert_w_exp(t):
     """W(e^t) within 1.5 %, without a branch, so that a loop over scores vectorises."""
     x, y = exp(min(t, ONE)), max(t, ONE)
     small = x * (ONE + _LAMBERT_A * x) / (ONE + x * ((ONE + _LAMBERT_A) + _LAMBERT_C * x))
-    # of which one is at its value for t = 1, 1 or 0
+    # For t <= 1 the other term is 0, for t > 1 `small` is W(e) = 1.
     return small + (y - ONE - log(y) * (y / (ONE + y)))
 
 
 @kernel_part
 def _nearer_lambert_w_exp(w, t):
-    """A step of Halley's method for w = e^(t - w); the relative error becomes less than a tenth of
-    its cube.
+    """A step of Halley's method for w = e^(t - w); the relative error falls below a tenth of its
+    cube.
     """
     e = exp(t - w)
     excess, slope = w - e, ONE + e
@@ -171,8 +168,8 @@ def _nearer_lambert_w_exp(w, t):
 
 @kernel_part
 def moved_lambert_w(w, shift):
-    """W(e^{t - shift}) from w = W(e^t), for a shift of at most 1 up or down: three terms of its
-    series, and Halley's step.
+    """W(e^{t - shift}) from w = W(e^t), for |shift| <= 1: three terms of the series, then a step of
+    Halley's method.
     """
     slope = ONE / (ONE + w)
     step = w * slope * shift
@@ -183,8 +180,8 @@ def moved_lambert_w(w, shift):
 
 
 def lambert_w_exp(t):
-    """W(e^t), the w with w + log w = t, from e^t just above underflow to any score: W's argument
-    overflows long before.
+    """W(e^t), the w with w + log w = t, for any t at which e^t does not underflow. The exponent is
+    the argument because e^t would overflow.
     """
     return _nearer_lambert_w_exp(_nearer_lambert_w_exp(_near_lambert_w_exp(t), t), t)
 

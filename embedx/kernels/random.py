@@ -1,9 +1,9 @@
-"""Random numbers as a function of where they are needed: (seed, epoch, position), never of a thread
-or of history.
+"""Counter-based random numbers: a function of (seed, epoch, position), never of the thread or of
+earlier draws.
 
 SplitMix64 (Steele, Lea & Flood 2014, "Fast splittable pseudorandom number generators"): a counter
-times an odd constant, then two rounds of mixing. Any two runs that ask for the same place get the
-same number, whatever the order or number of threads.
+times an odd constant, then two rounds of mixing. The number at a position is the same in all runs
+of a seed, whatever the order or the number of threads.
 """
 
 import numba
@@ -30,7 +30,7 @@ def _bits(key, counter):
 if numba.config.DISABLE_JIT:
 
     def bits(key, counter):
-        """As above; numpy warns where a product of two integers wraps, which is the point here."""
+        """`_bits`, without numpy's warning that a product of integers overflows, as it should."""
         with np.errstate(over="ignore"):
             return _bits(key, uint64(counter))
 
@@ -46,7 +46,7 @@ def uniform(key, counter):
 
 @kernel_part
 def open_uniform(key, counter):
-    """A float32 in (0, 1), neither end included: the middle of one of 2^23 equal steps."""
+    """A float32 in (0, 1), ends excluded: the middle of one of 2^23 equal intervals."""
     return np.float32((float64(bits(key, counter) >> _S41) + 0.5) * 2.0**-23)
 
 
@@ -63,7 +63,7 @@ def low_half_below(random_bits, n):
 
 
 def stream_key(*places: int) -> uint64:
-    """The key of the stream that belongs to a place, such as (seed, epoch, block)."""
+    """The key of the stream of a place, such as (seed, epoch, block)."""
     key = uint64(0)
     with np.errstate(over="ignore"):
         for place in places:

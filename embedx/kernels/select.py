@@ -1,20 +1,19 @@
-"""Partial sorting, in place, the best few of many, and search among sorted numbers."""
+"""Partial sorting in place, the top k of a row, and binary search."""
 
 import numpy as np
 from numpy import int64
 
 from embedx.kernels.compiled import kernel, kernel_part
 
-NONE = np.float32(-np.inf)  # the score of what is not a number
+NONE = np.float32(-np.inf)  # the score that NaN counts as
 
 
 @kernel_part
 def select(order, key, low, middle, high):
-    """Rearrange order[low:high] so that none before `middle` comes behind one after it: Hoare's
-    quickselect.
+    """Partition order[low:high] at `middle` by Hoare's quickselect: those before it have the
+    smallest keys.
 
-    A number x comes before those with a larger key[x]; of two alike, the smaller number comes
-    first.
+    The key of a number x is key[x]; of equal keys, the smaller number comes first.
     """
     first = low
     last = high - 1
@@ -46,14 +45,14 @@ def _comes_before(key, x, y):
 
 @kernel
 def keep_largest(offsets, columns, values, n_kept, order, key, sizes):
-    """Bring the numbers of each row that are largest, whatever their sign, to its beginning, in the
-    order of their columns; of two alike that of the smaller column.
+    """Move the values of largest absolute value to the beginning of each row, in the order of their
+    columns. Of equal ones, that of the smaller column is kept.
 
-    offsets, columns, values   numbers by row, in any order within a row
-    n_kept                     how many are kept, or all of a row that has fewer
-    order                      int32, as long as the longest row
-    key                        float32, by column
-    sizes                      int64 (n_rows,): becomes how many each row keeps
+    offsets, columns, values   rows, in any order within a row
+    n_kept                     number of values kept per row, or all of a shorter row
+    order                      int32 buffer, as long as the longest row
+    key                        float32 buffer, by column
+    sizes                      int64 (n_rows,), overwritten by the number of values kept
     """
     for r in range(len(sizes)):
         begin = offsets[r]
@@ -73,7 +72,7 @@ def keep_largest(offsets, columns, values, n_kept, order, key, sizes):
 
 @kernel_part
 def _sort(numbers, n):
-    """Sort the first n numbers, which are few."""
+    """Sort the first n numbers by insertion; n is small."""
     for k in range(1, n):
         number = numbers[k]
         at = k
@@ -85,7 +84,7 @@ def _sort(numbers, n):
 
 @kernel_part
 def place_of(number, numbers, begin, end):
-    """The index of a number in numbers[begin:end], which ascend; -1 where it is not there."""
+    """The index of a number in numbers[begin:end], which ascend; -1 if it is not there."""
     first = begin
     beyond = end
     while first < beyond:
@@ -101,11 +100,9 @@ def place_of(number, numbers, begin, end):
 
 @kernel_part
 def insert(score, item, scores, items, r, n):
-    """Put an item where it belongs among the n best of row r, in falling order of their scores;
-    return how many these are now.
+    """Insert an item into the n best of row r, by falling score; return their new number.
 
-    Of more than a row has columns for, the last is dropped; of two alike, the earlier one comes
-    first.
+    If the row is full, the last is dropped. Of equal scores, the earlier item comes first.
     """
     last = scores.shape[1] - 1
     if n <= last or score > scores[r, last]:
@@ -122,10 +119,10 @@ def insert(score, item, scores, items, r, n):
 
 @kernel
 def best_of_rows(scores, begin, end, items, best):
-    """Write the highest scores of the rows begin:end to the columns of `best`, best first, and
-    where they stand to `items`.
+    """Write the highest scores of the rows begin:end to `best`, best first, and their columns to
+    `items`.
 
-    Of two alike the earlier one comes first; what is not a number counts as -inf.
+    Of equal scores the earlier one comes first; NaN counts as -inf.
     """
     for r in range(begin, end):
         n = 0

@@ -1,13 +1,13 @@
 """Sixteen float32 at a time: the vector type that the tile kernels are written with.
 
-LLVM's own vectoriser needs to guess; here the width, the register tile and the order of the sum are
-written down, and LLVM maps the sixteen lanes to whatever the machine has (one AVX-512 register, two
-AVX, four SSE or NEON). Each function below is also plain Python over numpy rows, which is what runs
-under NUMBA_DISABLE_JIT=1. Vectors also take +, -, * and / with each other and with a float32, so
-that a formula of those and `square_root` serves for one number and for sixteen.
+LLVM's vectoriser has to guess the width, the register tile and the order of a sum. Here they are
+given, and LLVM maps the sixteen lanes to the registers of the CPU (one AVX-512, two AVX, four SSE
+or NEON). Each function is also plain Python over numpy rows, for NUMBA_DISABLE_JIT=1. Vectors
+support +, -, * and / with each other and with a float32, so that a formula of those and
+`square_root` works for one number and for sixteen.
 
-A matrix is float32, C-contiguous along its rows; `column` is in floats and must leave sixteen of
-them.
+A matrix is float32, C-contiguous along its rows; sixteen floats from `column` on must be within
+the row.
 """
 
 import functools
@@ -35,7 +35,7 @@ ZERO, ONE = np.float32(0), np.float32(1)  # bare numbers would widen what they m
 
 _VECTOR = ir.VectorType(ir.FloatType(), SIMD_WIDTH)
 _INDEX = ir.IntType(32)
-_BITS = ir.IntType(SIMD_WIDTH)  # one of each lane
+_BITS = ir.IntType(SIMD_WIDTH)  # a bit for each lane
 _ZEROS = ir.Constant(_VECTOR, [0.0] * SIMD_WIDTH)
 
 
@@ -56,15 +56,15 @@ class _Float32x16Model(models.PrimitiveModel):  # type: ignore[misc]
 
 
 def padded(n: int, width: int = SIMD_WIDTH) -> int:
-    """`n` rounded up to whole widths; by default to a whole number of lanes: the stride of a table
-    with rows of `n` floats.
+    """`n` rounded up to a multiple of `width`; by default the stride of a table with rows of `n`
+    floats.
     """
     return -(-n // width) * width
 
 
 def aligned_zeros(rows: int, dim: int) -> np.ndarray:
-    """float32 (rows, padded(dim)) of zeros whose rows each start on a 64-byte boundary, so that
-    none shares a cache line.
+    """Zeros, float32 (rows, padded(dim)). Rows begin at 64-byte boundaries, so that no two share a
+    cache line.
     """
     stride = padded(dim)
     memory = np.zeros(rows * stride + SIMD_WIDTH, float32)
@@ -95,7 +95,7 @@ if numba.config.DISABLE_JIT:
         return np.full(SIMD_WIDTH, x, float32)
 
     def multiply_add(a, b, c):
-        with np.errstate(over="ignore"):  # infinity without a word, as the machine has it
+        with np.errstate(over="ignore"):  # like compiled code, which overflows without a warning
             return a * b + c
 
     def lanes_of(vector, bits):
@@ -122,7 +122,7 @@ if numba.config.DISABLE_JIT:
 else:
 
     def _address(context, builder, array_type, place, kind):
-        """Pointer of `kind` to the place (array, row, column, ...)."""
+        """A pointer of `kind` to the place (array, row, column, ...)."""
         array, row, column = place[:3]
         view = context.make_array(array_type)(context, builder, array)
         row_bytes = builder.mul(row, builder.extract_value(view.strides, 0))
@@ -159,8 +159,8 @@ else:
         """Write `matrix[row + i, column + j] = sum of vectors[side * i + j]` for i, j below the
         side, 4 or 2.
 
-        The sums are formed together: each round adds pairs of vectors crosswise and leaves half as
-        many, and then, where the side is 2, adds the parts of one vector.
+        All sums are formed together: each round adds pairs of vectors crosswise, which halves their
+        number; with side 2, the last rounds add the parts of one vector.
         """
         side = 4 if len(vectors) == 16 else 2
 
@@ -207,7 +207,7 @@ else:
         return types.void(matrix, types.intp, types.intp, vectors), emit
 
     def _across(builder, vector, both):
-        """One number of all lanes, by both(one vector, another) of ever smaller halves."""
+        """Reduce all lanes to one number by both(half, other half), of ever smaller vectors."""
         half = SIMD_WIDTH // 2
         while half:
             other = builder.shuffle_vector(
@@ -221,7 +221,7 @@ else:
         """Declare an operation on values of these types by a function that emits it."""
 
         def declare(emit):
-            @functools.wraps(emit)  # which has the operands' names
+            @functools.wraps(emit)  # numba needs the names of the operands
             def typed(_typing, *_):
                 return result(*operands), lambda context, builder, signature, arguments: emit(
                     builder, *arguments
@@ -242,7 +242,7 @@ else:
         return _ZEROS
 
     def _copies(builder, x):
-        """A vector of sixteen copies of one number."""
+        """A vector of sixteen copies of a number."""
         nothing = ir.Constant(ir.VectorType(x.type, SIMD_WIDTH), ir.Undefined)
         one = builder.insert_element(nothing, x, ir.Constant(_INDEX, 0))
         return builder.shuffle_vector(one, nothing, _lanes([0] * SIMD_WIDTH))
@@ -253,11 +253,11 @@ else:
         return _copies(builder, x)
 
     def _declare_operator(operation, instruction, flags):
-        """Make +, -, * or / work lane by lane, a float32 standing for sixteen copies.
+        """Define +, -, * or / lane by lane; a float32 counts as sixteen copies.
 
-        A product of two vectors that is added is `multiply_add`; one with a float32 is not, so that
-        a sum of products has only one way to be taken. (Instructions without any flags of their own
-        would be given all of `compiled.FAST_MATH`.)
+        Sums of products of two vectors use `multiply_add`; a product with a float32 is not fused,
+        so that the result is the same everywhere. (Instructions without flags of their own would
+        get all of `compiled.FAST_MATH`.)
         """
 
         def emit(context, builder, signature, arguments):
@@ -287,7 +287,7 @@ else:
 
     @_operation(float32x16, float32x16, float32x16, float32x16)
     def multiply_add(builder, a, b, c):
-        """a * b + c, lane by lane, in one instruction where the machine has it."""
+        """a * b + c, lane by lane, in one instruction where the CPU has it."""
         return builder.fadd(builder.fmul(a, b, flags=("contract",)), c, flags=("contract",))
 
     @_operation(float32x16, float32x16, types.uint32)
@@ -311,7 +311,7 @@ else:
 
     @_operation(float32x16, float32x16, float32x16)
     def maximum(builder, a, b):
-        """The larger of each two lanes."""
+        """The larger number of each lane."""
         return _larger(builder, a, b)
 
     @_operation(types.float32, float32x16)
@@ -321,7 +321,7 @@ else:
 
     @_operation(types.int64, float32x16, float32x16)
     def n_above(builder, a, b):
-        """In how many lanes a is larger than b."""
+        """The number of lanes in which a is larger than b."""
         bits = builder.bitcast(builder.fcmp_ordered(">", a, b), _BITS)
         return builder.zext(builder.ctpop(bits), ir.IntType(64))
 
@@ -333,7 +333,7 @@ else:
         return builder.call(root, [a])
 
     def square_root(a):
-        """The square root of a float32 or of each lane of a vector; they are not negative."""
+        """The square root of a non-negative float32, or of each lane of a vector."""
 
     @overload(square_root, jit_options=PART)
     def _square_root(a):
@@ -343,9 +343,7 @@ else:
 
     @intrinsic
     def prefetch(_typing, matrix, row, column):
-        """Ask for the cache line of `matrix[row, column]`, soon to be read; it has no
-        other effect.
-        """
+        """Prefetch the cache line of `matrix[row, column]`; has no other effect."""
 
         def emit(context, builder, signature, arguments):
             byte = ir.IntType(8)

@@ -1,6 +1,4 @@
-"""The registry of objectives: one line each. `contract` says what an objective is, its own file
-what it computes.
-"""
+"""The registry of objectives, one line each. `contract` defines what an objective is."""
 
 import json
 from pathlib import Path
@@ -12,8 +10,7 @@ from embedx.objectives.contract import About, Objective
 from embedx.registry import REMEDY, Registry, wrong_class
 from embedx.settings import Options, Record, settings_of, wrong_settings
 
-# Each as file.Class of this folder, in the order of all tables. An import needs no second line that
-# way.
+# Each as file.Class of this folder, in the order of all tables.
 REGISTRY = (
     "softmax.Softmax",
     "ns.NegativeSampling",
@@ -37,7 +34,7 @@ REGISTRY = (
 
 
 def _wrong(objective: Any) -> str:
-    """What is wrong with an objective from elsewhere; "" if nothing is."""
+    """Why an objective of another package cannot be used; "" if it can."""
     problem = wrong_class(objective, Objective, ("name", "about"))
     if not problem and not isinstance(objective.about, About):
         return f"{objective.__qualname__}.about is not an `About`"
@@ -51,8 +48,8 @@ OBJECTIVES: Registry[type[Objective]] = Registry(
 
 
 def find(name: str) -> type[Objective]:
-    """The objective called `name`. Logs which objectives and samplers of other packages cannot be
-    used.
+    """The objective called `name`. Logs the objectives and samplers of other packages that cannot
+    be used.
     """
     OBJECTIVES.check_usable(name)
     report_broken()
@@ -69,7 +66,7 @@ def report_broken() -> None:
 
 
 def packages(objective: str, sampler: str | None) -> Record:
-    """The facts of a model that name the other packages which it needs, if it needs any."""
+    """The facts of a model that name the other packages it needs; empty if it needs none."""
     origins = {"objective": OBJECTIVES.origin(objective)}
     if sampler is not None:
         origins["sampler"] = samplers.SAMPLERS.origin(sampler)
@@ -78,8 +75,8 @@ def packages(objective: str, sampler: str | None) -> Record:
 
 
 def check_packages(file: object, facts: Options, settings: Options) -> None:
-    """Raise `DataError`, which names the missing package, if a saved model was trained with an
-    objective or a sampler that there is not.
+    """Raise `DataError`, which names the package, if a saved model needs an objective or a sampler
+    that is not installed.
     """
     registries = (
         ("objective", facts.get("objective"), OBJECTIVES),
@@ -93,10 +90,10 @@ def check_packages(file: object, facts: Options, settings: Options) -> None:
 
 
 def _missing(complaint: str | None, origin: Any) -> tuple[str, str]:
-    """Why there is no objective or sampler that a model was trained with, and what to do.
+    """(problem, remedy) for a missing objective or sampler that a model was trained with.
 
-    complaint  about a package that is installed, but cannot be used
-    origin     where it came from, as in the facts of the model
+    complaint  why an installed package cannot be used; None if it is not installed
+    origin     the package, as in the facts of the model
     """
     if complaint is not None:
         return f"but {complaint}", REMEDY
@@ -115,7 +112,7 @@ def _missing(complaint: str | None, origin: Any) -> tuple[str, str]:
 
 
 def check_applies(given: Options, objective: str) -> None:
-    """Raise `EmbedxError` if a setting was given that only other objectives have."""
+    """Raise `EmbedxError` for a given setting that only other objectives have."""
     for name in given:
         takers = [other for other, each in OBJECTIVES.items() if name in settings_of(each.Settings)]
         if takers and objective not in takers:
@@ -133,8 +130,8 @@ MEASURED_FILE = Path(__file__).with_name("measured.json")
 
 
 def table() -> list[tuple[str, ...]]:
-    """All objectives, a row each, under TABLE_HEAD; "rows" is how many output rows are scored for
-    an example with one label.
+    """A row for each objective, with the columns TABLE_HEAD; "rows" is the number of output rows
+    scored for an example with one label.
     """
     report_broken()
     return [_row(objective) for objective in OBJECTIVES.values()]
@@ -157,7 +154,7 @@ def _row(objective: type[Objective]) -> tuple[str, ...]:
 
 
 def needs(objective: type[Objective]) -> str:
-    """What an objective needs beside the scores, in words."""
+    """The inputs that an objective needs in addition to the scores, in words."""
     traits = objective(objective.Settings()).traits
     is_drawn = "drawn" in objective.candidates
     states = _count(objective.state_width, "state value")
@@ -178,14 +175,12 @@ def _count(n: int, noun: str) -> str:
 
 
 def measured() -> Record:
-    """What was measured of skip-gram: `about` the measurement, and of `objectives` by name their
-    numbers.
-    """
+    """Measurements of skip-gram: `about` describes them, `objectives` has the numbers by name."""
     return dict(json.loads(MEASURED_FILE.read_text("utf-8")))
 
 
 def measured_cells(numbers: Record | None) -> tuple[str, ...]:
-    """The measured numbers of an objective as a table shows them, under MEASURED."""
+    """The measured numbers of an objective as cells of a table, with the columns MEASURED."""
     if numbers is None:
         return ("-",) * len(MEASURED)
     if numbers.get("diverged"):
@@ -195,7 +190,7 @@ def measured_cells(numbers: Record | None) -> tuple[str, ...]:
 
 
 def measured_how() -> str:
-    """What was measured, in a line."""
+    """The conditions of the measurement, in a line."""
     about = measured()["about"]
     if not about:
         return "The last three columns are filled by `python -m eval objectives --publish`."

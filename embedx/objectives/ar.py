@@ -1,17 +1,17 @@
 """Augment and reduce for the softmax: a running estimate of each input's normaliser makes the loss
 a sum over classes.
 
-Ruiz et al. 2018, eq. 8 and algorithm 1, with Z = Σ_k e^{z_k} and weight_k = n_k / E[n_k]:
-    loss = u - z_y - 1 + e^{-u} (e^{z_y} + Σ_k weight_k e^{z_k}),     sum over the draws, u = log Z
+Ruiz et al. 2018, eq. 8 and algorithm 1, with Z = Σ_k e^{z_k}, weight_k = n_k / E[n_k], u = log Z:
+    loss = u - z_y - 1 + e^{-u} (e^{z_y} + Σ_k weight_k e^{z_k}),     k over the draws
     ∂loss/∂z_k = weight_k e^{z_k - u}              ∂loss/∂z_y = e^{z_y - u} - 1
     local step    e^u <- (1 - a) e^u + a (e^{z_y} + Σ_k weight_k e^{z_k})
                   a = (1 + n_updates)^-local_decay
-The loss equals the exact softmax's at the true u and exceeds it elsewhere. That is the default,
+The loss equals the exact softmax's at the true u and is larger elsewhere. This is the default,
 `augment utility`; a is `share` in the code. With `augment noise`, as in the paper, the state is
 log η = u - z_y, and scores move at a fixed η:
     ∂loss/∂z_k = weight_k e^{z_k - z_y} / η        ∂loss/∂z_y = -Σ_k ∂loss/∂z_k
-All is done with logarithms. `threshold` limits how far u may be below the scores seen, as in U-max
-(Fagan & Iyengar 2018), which bounds the coefficients. See docs/derivations.md.
+Computed with logarithms. `threshold` limits how far u may be below the scores of the candidates, as
+in U-max (Fagan & Iyengar 2018), which bounds the coefficients. See docs/derivations.md.
 """
 
 import numpy as np
@@ -32,8 +32,9 @@ from embedx.settings import param
 
 @kernel
 def coefficients(batch, state, constants, n_examples, n, lr):
-    """Summed loss of the examples; overwrites their scores z[:n_examples, :n] by ∂loss/∂z. state[:,
-    0] is log Z or log η.
+    """Summed loss of the examples; overwrites their scores z[:n_examples, :n] by ∂loss/∂z.
+
+    state[:, 0] is log Z or log η.
     """
     z, key, n_updates = batch.z, batch.key, batch.n_updates
     relative = constants[0]

@@ -9,8 +9,8 @@ logistic and σ the sigmoid, t = μ + β x from q and weight_k = n_k / E[n_k]:
     local step, at another x:  s = 1 - 2σ(t - z_y) + Σ_k weight_k σ(z_k - t)
         μ += rate · s,  γ += rate · (s x + 1/β) · dβ/dγ,  β = softplus(γ)
         rate = local_rate (1 + n_updates)^-local_decay
-With t = z_y it would be one-vs-each. The first visit of an input starts near the mode of the log
-joint of what was seen; see docs/derivations.md.
+At t = z_y it is one-vs-each. The first visit of an input starts near the mode of the log joint of
+its candidates; see docs/derivations.md.
 """
 
 import numpy as np
@@ -32,7 +32,7 @@ from embedx.objectives.utility import gap_to
 
 @kernel_part
 def joint_slope(batch, e, n, n_labels, t):
-    """The derivative of the log joint at t, on average over the positives."""
+    """The derivative of the log joint at t, averaged over the positives."""
     label = batch.label
     slope = ZERO
     for k in range(n):
@@ -43,8 +43,8 @@ def joint_slope(batch, e, n, n_labels, t):
 
 @kernel_part
 def first_distribution(batch, e, n, n_labels):
-    """About the mode of the log joint, and the scale of a logistic density of its curvature
-    there.
+    """(location, scale): near the mode of the log joint, and the scale of the logistic density of
+    the same curvature there.
     """
     label = batch.label
     estimate, _ = log_sums(batch, e, n)
@@ -60,8 +60,9 @@ def first_distribution(batch, e, n, n_labels):
 
 @kernel
 def coefficients(batch, state, constants, n_examples, n, lr):
-    """Summed loss of the examples; overwrites their scores z[:n_examples, :n] by ∂loss/∂z. state is
-    (μ, γ).
+    """Summed loss of the examples; overwrites their scores z[:n_examples, :n] by ∂loss/∂z.
+
+    state is (μ, γ).
     """
     z = batch.z
     label = batch.label
@@ -134,8 +135,8 @@ class AugmentReduceLogistic(utility.UtilityObjective):
         )
 
     def log_probability(self, z: ndarray, log_noise: ndarray) -> ndarray:
-        """By quadrature. The tails fall like e^-|t|, hence the wide range; so does the probability
-        of a class far behind.
+        """By quadrature, over a wide range because the tails fall only like e^-|t|, as does the
+        probability of a class with a low score.
         """
         return utility.log_probability(
             z,

@@ -9,9 +9,9 @@ normal, φ and Φ its density and distribution function, t = μ + σ x from q, w
     local step, at another x:  s = z_y - t + Σ_k weight_k φ/Φ(t - z_k)
         μ += rate · s,  γ += rate · (s x + 1/σ) · dσ/dγ,  σ = softplus(γ)
         rate = local_rate (1 + n_updates)^-local_decay
-The first visit of an input starts at the mode of the log joint of what was seen; see
-docs/derivations.md. The gradient of a negative grows like its distance above t, times its weight of
-(K-1)/m: as with a squared loss, learning rates of more than about 2 m / (K |h|²) diverge.
+The first visit of an input starts at the mode of the log joint of its candidates; see
+docs/derivations.md. The gradient of a negative above t grows like z - t, times its weight (K-1)/m:
+as with a squared loss, learning rates above about 2 m / (K |h|²) diverge.
 """
 
 import numpy as np
@@ -38,7 +38,7 @@ LOG_TAU_E_HALF = float32(0.5 * np.log(2 * np.pi) + 0.5)  # the entropy of a stan
 
 @kernel_part
 def joint_slope(batch, e, n, n_labels, t):
-    """The derivative of the log joint at t, on average over the positives."""
+    """The derivative of the log joint at t, averaged over the positives."""
     label = batch.label
     slope = ZERO
     for k in range(n):
@@ -49,10 +49,10 @@ def joint_slope(batch, e, n, n_labels, t):
 
 @kernel_part
 def laplace(batch, e, n, n_labels):
-    """The mode of the log joint and the standard deviation that its curvature there suggests.
+    """(mode, standard deviation) of the Laplace approximation of the log joint.
 
     The derivative is falling and convex (the hazard is convex), so Newton's method goes left of the
-    mode, then climbs to it.
+    mode, then approaches it from there.
     """
     t = best_positive(batch, e, n)
     curvature = t
@@ -72,8 +72,9 @@ def laplace(batch, e, n, n_labels):
 
 @kernel
 def coefficients(batch, state, constants, n_examples, n, lr):
-    """Summed loss of the examples; overwrites their scores z[:n_examples, :n] by ∂loss/∂z. state is
-    (μ, γ).
+    """Summed loss of the examples; overwrites their scores z[:n_examples, :n] by ∂loss/∂z.
+
+    state is (μ, γ).
     """
     z = batch.z
     label = batch.label
@@ -143,8 +144,8 @@ class AugmentReduceProbit(utility.UtilityObjective):
         )
 
     def log_probability(self, z: ndarray, log_noise: ndarray) -> ndarray:
-        """By quadrature. A class far behind wins with t about half way, where the nodes begin, and
-        its log p falls with the square of the distance.
+        """By quadrature. A class with a low score wins at a t about half way to the highest score,
+        where the nodes begin; its log p falls with the square of the distance.
         """
         return utility.log_probability(
             z,

@@ -26,11 +26,11 @@ class Tree(NamedTuple):
 
 @kernel
 def _merge(mass, branch, n_leaves):
-    """Merge the two of least mass until one is left; leaves, sorted, come first in `mass` and
-    `branch`, then inner nodes in the order in which they are made.
+    """Merge the two nodes of least mass until one is left. `mass` and `branch` have the leaves
+    first, sorted, then the inner nodes in the order of their creation.
 
-    That is the order of their mass, hence two queues suffice (van Leeuwen 1976). Among equals a
-    leaf goes first, then the older node, which gives the flattest of the best trees.
+    Inner nodes are created in the order of their mass, hence two queues suffice (van Leeuwen 1976).
+    Of equal nodes leaves come first, then older nodes, for the tree of least depth.
     """
     leaf = 0
     node = n_leaves
@@ -50,14 +50,14 @@ def _merge(mass, branch, n_leaves):
 
 @kernel
 def _descend(branch, depth):
-    """Write each inner node's depth; parents come before their children."""
+    """Write the depth of each inner node; parents come before their children."""
     for row in range(1, len(branch)):
         depth[row] = depth[branch[row] >> 1] + 1
 
 
 @kernel
 def _follow(leaf_branch, branch, offsets, nodes, bits):
-    """Write each leaf's path from the root to offsets[k]:offsets[k + 1]."""
+    """Write the path from the root to leaf k at offsets[k]:offsets[k + 1]."""
     for k in range(len(leaf_branch)):
         last = leaf_branch[k]
         for i in range(offsets[k + 1] - 1, offsets[k] - 1, -1):
@@ -67,7 +67,7 @@ def _follow(leaf_branch, branch, offsets, nodes, bits):
 
 
 def huffman(counts: ndarray) -> Tree:
-    """The tree of the least expected depth under `counts`, int64 (n_classes,); ties by number."""
+    """The tree of least expected depth under `counts`, int64 (n_classes,); ties by class."""
     n = len(counts)
     order = np.argsort(counts, kind="stable")
     mass = np.zeros(2 * n - 1, int64)
@@ -76,7 +76,7 @@ def huffman(counts: ndarray) -> Tree:
     _merge(mass, branch, n)
     inner = (
         branch[n:][::-1].copy() if n > 1 else branch
-    )  # rows are numbered from the last node made
+    )  # rows are numbered from the last node created, the root
     leaf_branch = np.empty(n, int64)
     leaf_branch[order] = branch[:n]
     depth = np.zeros(len(inner), int64)
@@ -88,11 +88,10 @@ def huffman(counts: ndarray) -> Tree:
 
 
 def halves(order: ndarray, n_seen: int) -> Tree:
-    """The tree whose nodes halve order[:n_seen], of classes (n_classes,); of an odd number the
-    first half is the larger.
+    """The tree whose nodes halve order[:n_seen]; of an odd number, the first half is the larger.
 
-    The other classes, which do not occur, are in a tree of halves beside the last of these, so that
-    they cost nothing.
+    order  int32 (n_classes,): all classes; those after the first n_seen do not occur. They form a
+           tree of halves beside the last class that occurs, so that they add no depth to others
     """
     n = len(order)
     leaf_branch = np.full(n, -1, int64)
@@ -126,8 +125,8 @@ def halves(order: ndarray, n_seen: int) -> Tree:
 
 
 def log_odds(tree: Tree, p: ndarray) -> ndarray:
-    """float64 (n_rows,): the log-odds of bit 1 at each inner node if classes have the probabilities
-    p, (n_classes,) above 0.
+    """The log-odds of bit 1 at each inner node, float64 (n_rows,), for class probabilities p > 0,
+    (n_classes,).
     """
     mass = np.zeros(2 * len(tree.branch))
     if len(tree.leaf_branch) == 1:
@@ -144,7 +143,7 @@ def log_odds(tree: Tree, p: ndarray) -> ndarray:
 
 
 def follow(tree: Tree) -> tuple[ndarray, ndarray, ndarray]:
-    """offsets, nodes and bits of the path to every leaf, as in `samplers.contract.Paths`."""
+    """(offsets, nodes, bits) of the paths to all leaves, as in `samplers.contract.Paths`."""
     offsets = np.concatenate([[0], np.cumsum(tree.depth)])
     nodes = np.empty(offsets[-1], np.int32)
     bits = np.empty(offsets[-1], np.float32)

@@ -1,5 +1,5 @@
-"""Bouchard's bound: each class is compared with a level alpha of its input, instead of with all the
-others.
+"""Bouchard's bound: each class is compared with a level alpha of the input, instead of all other
+classes.
 
 Bouchard 2007, "Efficient bounds for the softmax function", as in Titsias 2016, eq. 11 and 12:
     loss = alpha + Σ_k weight_k · softplus(z_k - alpha) - z_y,      k over all classes, y among them
@@ -9,9 +9,9 @@ is tightest where S(alpha) = Σ_k weight_k · σ(z_k - alpha) is 1.
 
 No stochastic version is published. This one keeps alpha per key and takes the step
     e^alpha <- e^alpha · (1 - rate + rate · S(alpha)),      rate = (1 + n_updates)^-0.9
-down the slope 1 - S, scaled by e^alpha, so that a rare class of weight 10⁵ moves alpha by its
-logarithm only. Its expectation is 0 exactly where S is 1. alpha starts at the draws' estimate of
-log Σ_k e^{z_k}: above the optimum, with a loss at most 1 larger.
+along the negative derivative S - 1, scaled by e^alpha, so that a rare class of weight 10⁵ moves
+alpha by the logarithm of that only. The expected step is 0 exactly where S is 1. alpha starts at
+the draws' estimate of log Σ_k e^{z_k}, above the optimum, where the loss is at most 1 larger.
 """
 
 import numpy as np

@@ -1,5 +1,5 @@
-"""The contract between an objective and the engine: an objective works on scores, and the engine
-does the rest.
+"""The contract between an objective and the engine: an objective turns scores into gradients, the
+engine does the rest.
 
     scores z_k = h·w_k         for the candidates: the positives and a selected set of output rows
     loss, c_k = ∂loss/∂z_k     computed by `coefficients`
@@ -33,49 +33,48 @@ compiled engine serves them all by an indirect call:
                           each example's row in `state`: its input word (skip-gram), its centre
                           word (CBOW) or its number (classification)
       n_updates           int64 (examples,)
-                          how often that row was updated before; at 0 it holds nothing yet
+                          number of updates of that row so far; at 0 it has no value yet
       score_gain          like z
-                          how far a score moves per unit of lr · its coefficient, for objectives
-                          whose step is not a gradient: |h|². In skip-gram, where h moves along w_k
-                          as w_k along h, each row at its own rate, |h|² times the row's rate plus
-                          |w_k|² times that of h, over lr
+                          change of a score per unit of lr · its coefficient, for proximal
+                          objectives: |h|². In skip-gram, where both h and w_k move, each at its own
+                          rate: (|h|² · rate of w_k + |w_k|² · rate of h) / lr
     state      float32 (keys, state_width)
-               kept per key by the objective; updated first: gradients are those at the new state
+               the objective's own, per key; updated first: gradients are those at the new state
     constants  float32
                constants of the run, from `Objective.constants`
     lr         float32
                learning rate of the objective's own state: the engine's, times
                `UpdateRule.state_rate`
 
-The same function is compiled for float64 too, where a full batch is brought to its optimum:
-constants are written as float32 or integers, and helpers take both. Examples are taken in order,
-because several may share a key. A candidate with neither label nor sample_count has an arbitrary
-score: its coefficient is 0, and it must stay out of sums and maxima. An example without a positive
-leaves its state as it is and gets coefficients 0.
+The function is also compiled for float64, for the optimum over a full batch: write constants as
+float32 or integers; helpers take both types. Process examples in order, because several may share a
+key. A candidate with neither label nor sample_count has an arbitrary score: its coefficient is 0,
+and it must stay out of sums and maxima. An example without a positive leaves its state unchanged
+and gets coefficients 0.
 
-`positives` says what an example is:
+`positives` defines an example:
 
     "single"  one positive and its candidates, each row once. A row that is both the positive and
               drawn (an accidental hit) has both weights if the objective `keeps_accidental_hits`,
-              its label alone if not
-    "joint"   all positives of an input, each row once, with accidental hits as above; the draws
-              count once
+              else its label alone
+    "joint"   all positives of an input, each row once, with accidental hits as above; each draw
+              counts once
     "summed"  all positives of an input, for a loss that is a sum over candidates: every draw counts
-              once for each positive, and a row may stand twice, once as a positive and once as
-              noise. Requires `keeps_accidental_hits`
+              once for each positive, and a row may be there twice, as a positive and as noise.
+              Requires `keeps_accidental_hits`
 
 An input with several pairs in a block of skip-gram is passed to an objective that `merges_pairs` as
-one example: label_k is how many of its m pairs have k as their positive. The gradient is the sum
-over the pairs, each taken separately, with the positives of other pairs among its negatives. A
-candidate that is present with certainty rather than drawn has sample_count 1 and log_expected_count
-0. On a tree the bits of all paths are counted.
+one example: label_k is the number of its m pairs with positive k. The gradient is the sum over the
+pairs; the positives of other pairs are among the negatives of each. A candidate that is present
+with certainty has sample_count 1 and log_expected_count 0. On a tree the bits of all paths are
+counted.
 
-An objective whose positives are "joint" and that takes `pairs_as_set` gets the same, and treats the
-m positives as one set, not as m pairs.
+An objective with "joint" positives and `pairs_as_set` gets the same example, and treats the m
+positives as one set, not as m pairs.
 
 An objective that is a sum over candidates may have a second function of the same signature,
-`dual_steps`, for dual coordinate descent: ½|w_k|² + C Σ φ(z_k) is minimised for each k, and w_k is
-the sum of its examples' inputs times numbers whose sizes are the dual variables.
+`dual_steps`, for dual coordinate descent: it minimises ½|w_k|² + C Σ φ(z_k) for each k. w_k is the
+sum of its examples' inputs times coefficients, whose absolute values are the dual variables.
 
     dual_steps(batch, alpha, constants, n_examples, n, C) -> summed loss at the scores
 
@@ -112,7 +111,7 @@ class SampledSettings(Settings, by_set=True):
 
 @dataclasses.dataclass(frozen=True)
 class ByInput:
-    """A default of classification that depends on what output rows meet."""
+    """A default of classification that depends on the input of the output layer."""
 
     dense: Any
     sparse: Any
@@ -127,28 +126,28 @@ class ByInput:
 
 @dataclasses.dataclass(frozen=True)
 class About:
-    """What people read about an objective: in help, README, docs and `embedx objectives`."""
+    """The description of an objective in help, README, docs and `embedx objectives`."""
 
     title: str
     paper: str
     formula: str  # of the loss, in a line
     advice: str  # when to choose it, in a line
-    words_caution: str = ""  # why it is not for word vectors, in a line, if it is not
+    words_caution: str = ""  # why it does not suit word vectors, in a line; "" if it does
 
 
 @dataclasses.dataclass(frozen=True)
 class Traits:
-    """What holds of a loss: `embedx.testing` checks it, and the engine skips work because of it."""
+    """Properties of a loss, which `embedx.testing` checks and the engine relies on."""
 
     # ---- of the loss
     stable: bool = True  # finite at any score
-    # at a fixed state, expected coefficients over draws are those of sampler "all"
+    # At a fixed state, the expected coefficients over draws are those of sampler "all".
     unbiased: bool = False
-    # -loss with all rows never exceeds the exact softmax's log-probability
+    # With all rows, -loss never exceeds the exact softmax's log-probability.
     bound: bool = False
     separable: bool = False  # a coefficient depends on its own candidate alone
-    sparse_gradient: bool = False  # among all rows most coefficients are exactly 0
-    # candidates weigh as much as `negatives` together, however many they are: with all rows, too
+    sparse_gradient: bool = False  # with all rows, most coefficients are exactly 0
+    # The total weight of the negatives is `negatives`, however many candidates there are.
     weighs_negatives: bool = False
 
     # ---- of the inputs of `coefficients`; the module's docstring says what each means
@@ -157,24 +156,25 @@ class Traits:
     keeps_accidental_hits: bool = False
     uses_log_expected_count: bool = True
     uses_score_gain: bool = False
-    # `prepare` takes an order in which similar classes are neighbours, where they have features
+    # `prepare` takes an order of the classes in which similar ones are neighbours, if they have
+    # features.
     uses_class_order: bool = False
-    # where words are trained, drawn rows stand for those that a search does not find
+    # For words, drawn rows represent those that a search does not find.
     has_tail: bool = False
-    # the same where labels are trained, by --negatives drawn rows
+    # For labels, `negatives` drawn rows represent those that a search does not find.
     has_label_tail: bool = False
 
     # ---- of predictions
-    # `log_probability` means something before a temperature is fitted to it
+    # `log_probability` is meaningful without a fitted temperature.
     calibrated: bool = True
-    # classes in order of their scores are in order of `log_probability`
+    # The order of classes by score is their order by `log_probability`.
     ranks_by_score: bool = True
     adds_log_noise: bool = False  # `log_probability` adds the log of the noise to the scores
 
 
 class Objective(abc.ABC):
-    """What an objective declares: its settings, its loss, its traits, and what people read about
-    it. `name`, `about` and `coefficients` are required.
+    """Base class of objectives: settings, loss, traits and description. `name`, `about` and
+    `coefficients` are required.
     """
 
     name: str  # what the user types after --objective
@@ -184,16 +184,16 @@ class Objective(abc.ABC):
     # ---- settings
 
     Settings: type[Settings] = Settings
-    # Defaults that suit it better than the task's own, of its own settings too: of classification,
-    # for each kind of input if need be (`ByInput`), with rates for inputs of length 1; of
-    # skip-gram; and of skip-gram in place of these where the text is large.
+    # Defaults in place of those of the task, or of its own settings: for classification, perhaps
+    # by kind of input (`ByInput`), with rates for inputs of length 1; for skip-gram; and for
+    # skip-gram on large text, in place of these.
     label_defaults: Options = {}
     word_defaults: Options = {}
     large_text_defaults: Options = {}
-    # Pairs of a block of text that one drawn negative stands for. More saves draws; above 15
-    # vectors get worse, and 60 diverges (eval/results/objectives.md).
+    # Number of pairs in a block of text for one drawn negative. More pairs per draw save time;
+    # above 15 vectors get worse, and 60 diverges (eval/results/objectives.md).
     pairs_per_draw: float = 7.5
-    # settings of its own that have no effect in classification, and in skip-gram
+    # Its own settings that only word vectors use, and those that only classification uses.
     word_settings: tuple[str, ...] = ()
     label_settings: tuple[str, ...] = ()
 
@@ -202,19 +202,19 @@ class Objective(abc.ABC):
         self.traits = self.resolved_traits()
 
     def resolved_traits(self) -> Traits:
-        """Its traits, where they depend on its settings."""
+        """Its traits; overridden if they depend on its settings."""
         return self.traits
 
     def without_effect(self) -> dict[str, Setting]:
-        """Settings of its own that have no effect beside its others, each with what it needs."""
+        """Its own settings that have no effect, each with the setting it would need."""
         return {}
 
     # ---- the loss
 
-    # "proximal": z is overwritten by a proximal step over -lr
+    # "proximal": z is overwritten by the proximal step divided by -lr.
     kind: Literal["gradient", "proximal"] = "gradient"
     positives: Literal["single", "joint", "summed"] = "single"
-    # which samplers it takes; the first kind is the default
+    # Kinds of samplers that it takes; the first is the default.
     candidates: tuple[Candidates, ...] = ("drawn", "all")
     default_sampler: str = "unigram"  # among samplers that draw
     state_width: int = 0
@@ -227,22 +227,22 @@ class Objective(abc.ABC):
 
     @property
     def dual_steps(self) -> Any:
-        """The second function of the module's docstring; None where there is none."""
+        """The second compiled function of the module's docstring; None if there is none."""
         return None
 
     def constants(self, n_draws: int, n_classes: int) -> ndarray:
-        """float32: constants of `coefficients`, given the number of rows drawn for an example."""
+        """Constants of `coefficients`, float32, for n_draws rows drawn per example."""
         return np.zeros(1, np.float32)
 
     def optimal_state(self, z: ndarray, label: ndarray) -> ndarray:
-        """The best state in closed form for examples that meet all rows, float64 (n, state_width),
-        from z and label, (n, K).
+        """The optimal state in closed form, float64 (n, state_width), of examples whose candidates
+        are all rows, with z and label (n, K).
         """
         return np.zeros((len(z), self.state_width))
 
     def loss_unit(self, per: str) -> str:
-        """The unit of the mean loss of each `per`: nats where the loss is minus a log-likelihood,
-        or bounds one.
+        """The unit of the mean loss, such as "nats per pair" for per = "pair": nats if the loss is
+        minus a log-likelihood, or a bound of one.
         """
         return f"nats per {per}" if self.traits.calibrated else f"per {per}"
 
@@ -250,64 +250,64 @@ class Objective(abc.ABC):
 
     @classmethod
     def samplers(cls) -> tuple[str, ...]:
-        """The names of the samplers that it takes; the first is the default."""
+        """The names of the samplers that it takes; the default is first."""
         return names_of(cls.candidates, cls.default_sampler)
 
     @property
     def negatives(self) -> int:
-        """How many draws the user wants for each positive; 0 for objectives that draw nothing."""
+        """Draws per positive, as the user set them; 0 for objectives that draw nothing."""
         return getattr(self.settings, "negatives", 0)
 
-    def prepare(self, counts: ndarray, order: ndarray | None = None) -> None:  # noqa: B027 -- most have nothing to fit
+    def prepare(self, counts: ndarray, order: ndarray | None = None) -> None:  # noqa: B027
         """Fit a tree, for objectives that have one. Called before training and on loading.
 
         counts  int64 (n_classes,)  how often each class occurs
         order   int32 (n_classes,)  all classes, those that occur first, in an order whose halves,
-                                    quarters, ... are alike
+                                    quarters, ... are clusters of similar classes
         """
 
     def paths(self) -> Paths | None:
-        """The tree, for objectives that take candidates on its path."""
+        """The tree, for objectives whose candidates are nodes on a path."""
         return None
 
     def search(self, n_classes: int) -> SearchSpec | None:
-        """How rows are found, for objectives that take retrieved candidates."""
+        """The parameters of the search, for objectives that take retrieved candidates."""
         return None
 
     def n_rows(self, n_classes: int) -> int:
-        """How many output rows score `n_classes` classes."""
+        """The number of output rows for `n_classes` classes."""
         return n_classes
 
     # ---- predictions
 
     def initial_bias(self, p: ndarray, noise: ndarray) -> ndarray:
-        """float (n_rows,): the scores that predict p, (n_classes,) above 0, for any input; `noise`
-        (n_classes,) is the distribution of the draws.
+        """The scores, float (n_rows,), that predict the probabilities p > 0, (n_classes,), for any
+        input; `noise`, (n_classes,), is the distribution of the draws.
         """
         return np.log(p)
 
     def log_probability(self, z: ndarray, log_noise: ndarray) -> ndarray:
-        """log p(k | h), float (..., K), from the scores of all rows (..., rows) and the log of the
-        noise distribution, (K,) or (..., K) where it depends on the input.
+        """log p(k | h), float (..., K), from the scores of all rows, (..., rows), and log_noise,
+        (K,), or (..., K) if the noise depends on the input.
         """
         return log_softmax(z)
 
     def label_probability(self, z: ndarray) -> ndarray | None:
-        """p(k is among the labels | h) from the scores of all rows, (..., K), above 1/2 where z is
-        above 0; None where labels compete for one place, so that only `log_probability` is known.
+        """p(k is among the labels | h), (..., K), from the scores of all rows; above 1/2 for z > 0.
+        None if labels are exclusive, so that only `log_probability` is defined.
         """
         log_p = self.log_label_probability(z)
         return None if log_p is None else np.exp(log_p)
 
     def log_label_probability(self, z: ndarray) -> ndarray | None:
-        """The log of `label_probability`, below 0, finite at any finite score and growing with it,
-        so that products of many probabilities rank; None where that is.
+        """The log of `label_probability`: negative, finite and increasing at any finite score, so
+        that products of many probabilities can be ranked. None if `label_probability` is None.
         """
         return None
 
     def scaled_scores(self, scale: ndarray) -> tuple[ndarray, ndarray]:
-        """Factors and offsets of the scores of labels, both (n_labels,), that multiply a small
-        `label_probability` by `scale`, at most 1. Asked for where the objective has
+        """(factors, offsets) of the scores of labels, both (n_labels,), that multiply a small
+        `label_probability` by `scale`, at most 1. Called only if the objective has
         `log_label_probability`.
         """
         return np.ones(len(scale)), np.log(scale)

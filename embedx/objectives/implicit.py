@@ -3,16 +3,16 @@
 Fagan & Iyengar 2018, eq. 9 and appendix F. For one example and its draws, with the loss of `umax`,
 the new rows W and u are
     argmin  2 loss(z(W), u) + Σ_k |w_k - w_k0|² / ρ_k + (u - u_0)² / τ
-Score k moves by q_k = lr · score_gain_k times minus its coefficient c_k at the end of the step:
+Score k moves by -q_k c_k, with q_k = lr · score_gain_k and its coefficient c_k after the step:
     proposed   c_k = weight_k e^{z_k - q_k c_k - z_y - q_y P - u},  P = Σ_k c_k,  τ = lr
     raman      c_k = m weight_k e^{z_k - q_k c_k - u} - label_k
                τ = Σ_k q_k + a / (1 - a) / m,  a = (1 + n_updates)^-0.9
-for m positives. With Lambert's function W each c_k follows from u, and u from one equation, solved
-by Newton's (proposed) or Halley's method (raman).
+for m positives. By Lambert's function W each c_k follows from u, and u from one equation, solved by
+Newton's method (proposed) or Halley's (raman).
 
-`double_sum proposed` is the method of the paper. The default `raman` is a variant of this project:
-as rates grow it becomes the complementary sampled softmax of Botev et al. 2017, a biased loss, so
-that the paper's convergence to the exact softmax does not hold for it. Derivations are in
+`double_sum proposed` is the method of the paper. The default, `raman`, is a variant of this
+project: at large rates it becomes the complementary sampled softmax of Botev et al. 2017, a biased
+loss, so it does not converge to the exact softmax as the paper's method does. See
 docs/derivations.md. The first visit of an input starts at the draws' estimate of the normaliser.
 The reported loss is that of the scores before the step, at the new u.
 """
@@ -44,18 +44,18 @@ from embedx.objectives.parts import (
     positive,
 )
 
-# Lengths of the last step towards u. The error after it is about its square by Newton's method, and
-# less than a tenth of its cube by Halley's.
+# Iterations end with a step no longer than this. The error after it is about its square (Newton),
+# or less than a tenth of its cube (Halley).
 NEWTON_TOLERANCE = 1e-8
 HALLEY_TOLERANCE = 1e-5
 HALLEY_TOLERANCE_32 = float32(0.02)
-# Steps below 1, of which rounding keeps some from becoming small where q is 1e6.
+# Steps below 1 are limited in number: at q around 1e6, rounding keeps some from becoming small.
 MAX_SHORT_STEPS = 5
-# Steps, in nats, up to which W is updated by its derivatives in float64; in float32 up to 1.
+# Length of a step, in nats, up to which W is updated by its series: in float64; in float32 it is 1.
 SHORT_STEP = 0.1
 # Relative to u; shorter steps are rounding errors of float32.
 ROUNDING = float32(1e-6)
-# In place of lr · score_gain where that is 0: a / MIN_SHIFT is then the gradient.
+# Replaces lr · score_gain where that is 0: a / MIN_SHIFT is then the gradient.
 MIN_SHIFT = 1e-20
 MIN_SHIFT_32 = float32(1e-20)
 # The lowest exponent for which W(e^t) is a normal number of float32.
@@ -64,8 +64,8 @@ LOWEST_EXPONENT = float32(-80)
 
 @kernel_part
 def push_of_negatives(batch, e, n, lr, exponent):
-    """Σ_k a_k / q_k with a_k = W(e^{exponent + log(q_k weight_k) + z_k}), and its derivative by the
-    exponent.
+    """Σ_k a_k / q_k with a_k = W(e^{exponent + log(q_k weight_k) + z_k}), and its derivative with
+    respect to the exponent.
     """
     z = batch.z
     sample_count = batch.sample_count
@@ -86,7 +86,7 @@ def push_of_negatives(batch, e, n, lr, exponent):
 
 @kernel_part
 def solve_proposed(batch, e, n, score, before, lr, q):
-    """The new u and the pull P on the positive, from u_0 = `before`, its score and its q."""
+    """(u, P) after the step, from u_0 = `before`, the positive's score and its q."""
     s = before
     for _ in range(100):
         pull, slope = push_of_negatives(batch, e, n, lr, -score - s)
@@ -104,8 +104,8 @@ def solve_proposed(batch, e, n, score, before, lr, q):
 
 @kernel_part
 def raman_step(pushes, slopes, curvatures, u, before, n_labels, share):
-    """Halley's step for (1 - share) (u - before) = share (pushes / n_labels - 1), from the
-    derivatives of `pushes` by u.
+    """A step of Halley's method for (1 - share) (u - before) = share (pushes / n_labels - 1), from
+    the derivatives of `pushes` with respect to u.
     """
     slope = ONE - share + share / n_labels * slopes
     step = ((ONE - share) * (before - u) + share * (pushes / n_labels - ONE)) / slope
@@ -120,10 +120,10 @@ def _lambert_w_or_exponent(t):
 
 @kernel_part
 def solve_raman(batch, e, n, lr, u, before, n_labels, share):
-    """The u at which the pushes Σ_k b_k / q_k balance, found from `u` on; overwrites
-    t_k = log b_k + b_k + u, in z[e, k], by b_k.
+    """The u that solves the equation of `raman_step`, with pushes = Σ_k b_k / q_k, starting at `u`.
 
-    While u moves, z[e, k] is b_k, or t_k - u, which is below 0, where b_k would underflow.
+    Overwrites t_k = log b_k + b_k + u, in z[e, k], by b_k. During the iterations z[e, k] is b_k,
+    or the negative number t_k - u where b_k would underflow.
     """
     z = batch.z
     score_gain = batch.score_gain
@@ -165,8 +165,10 @@ def solve_raman(batch, e, n, lr, u, before, n_labels, share):
 
 @kernel_part
 def step_raman(batch, e, n, estimate, before, lr, n_updates):
-    """The new u from u_0 = `before`, and the loss of the scores before the step, whose log_sums are
-    `estimate`; overwrites the scores of example e by the coefficients at the end of the step.
+    """(u, loss) after the step from u_0 = `before`; overwrites the scores of example e by the
+    coefficients after the step.
+
+    The loss is that of the scores before the step, at the new u; `estimate` are their `log_sums`.
     """
     z = batch.z
     label = batch.label
@@ -203,7 +205,7 @@ def step_raman(batch, e, n, estimate, before, lr, n_updates):
 
 @kernel_part
 def step_proposed(batch, e, n, y, before, lr):
-    """The same for one positive y; the loss is that of the scores before the step, at the new u."""
+    """`step_raman` for `double_sum proposed`, with one positive y."""
     z = batch.z
     label = batch.label
     sample_count = batch.sample_count
@@ -229,6 +231,7 @@ def step_proposed(batch, e, n, y, before, lr):
 @kernel
 def coefficients(batch, state, constants, n_examples, n, lr):
     """Summed loss of the examples; overwrites their scores z[:n_examples, :n] by the step over -lr.
+
     state[:, 0] is log Z or log η, as in `umax`.
     """
     z = batch.z

@@ -1,13 +1,12 @@
 """Loss decomposition guided search: candidates are retrieved in blocks of columns, each with an
 index of its own.
 
-Yen et al. 2018, "Loss Decomposition for Fast Learning in Large Output Spaces". The recall of a
-maximum inner product search is better in few dimensions than in many, and a row with a high score
-has a high score in some block. By default (`rescore`) the loss is taken over the exact scores of
-the candidates of all blocks, as the authors' code for skip-gram does; without it the blocks pass
-messages, as in algorithm 2 of the paper (`embedx.search.message_passing`). Rows that are not found
-are left out of the loss, where the paper has their scores as 0; words have drawn rows in their
-place (`tail`).
+Yen et al. 2018, "Loss Decomposition for Fast Learning in Large Output Spaces". Maximum inner
+product search has a better recall in few dimensions than in many, and a row with a high score has a
+high score in some block. By default (`rescore`) the loss is over the exact scores of the candidates
+of all blocks, as in the authors' code for skip-gram; otherwise the blocks pass messages, algorithm
+2 of the paper (`embedx.search.message_passing`). Rows that are not found are left out of the loss
+(in the paper their score is 0); for words, drawn rows represent them (`tail`).
 """
 
 from embedx.errors import Setting

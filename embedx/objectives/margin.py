@@ -1,19 +1,19 @@
-"""The smoothed max-margin loss: every positive is to score higher, by 1, than the best negative.
+"""The smoothed max-margin loss: every positive should score higher than the best negative, by 1.
 
 Yen et al. 2018, "Loss Decomposition for Fast Learning in Large Output Spaces", eq. 10 and 11. With
 N the negatives, P the positives and 1_N 1 for the negatives and 0 for the positives,
     loss = max_c  <z + 1_N, c> - mu/2 |c|²,      ∂loss/∂z = c, the projection of (z + 1_N) / mu on
     c_N ≥ 0,  c_P ≤ 0,  Σ_N c = -Σ_P c ≤ 1
-so that mu = 0 would be [max_N z - min_P z + 1]_+ (eq. 3, where the paper has the signs of z the
-wrong way round). All but the best negatives and the worst positives have coefficient 0. With y_k =
-(max_N z - z_k) / mu, v_k = (z_k - min_P z) / mu and gap = (max_N z + 1 - min_P z) / mu,
+so that mu = 0 would be [max_N z - min_P z + 1]_+ (eq. 3, where the paper swaps the signs of z). All
+but the best negatives and the worst positives have coefficient 0. With y_k = (max_N z - z_k) / mu,
+v_k = (z_k - min_P z) / mu and gap = (max_N z + 1 - min_P z) / mu,
     c_N = [d - y]_+,  -c_P = [p - v]_+     either both of sum 1 and d + p ≤ gap, or of equal sums
                                            and d + p = gap
 d and p are found in a finite number of steps (docs/derivations.md). The loss is 0 where gap ≤ 0, or
 where there are no positives or no negatives.
 
-Labels are weights: loss and coefficients are those of positives that count once each, times the
-mean label of the positives. In classification that is 1, in skip-gram the count of the pairs.
+Loss and coefficients are multiplied by the mean label of the positives: 1 in classification, the
+mean number of pairs in skip-gram.
 """
 
 import numpy as np
@@ -23,7 +23,7 @@ from embedx.objectives.contract import About, Objective, SampledSettings, Traits
 from embedx.objectives.parts import LOWEST
 from embedx.settings import param
 
-# Candidates that are tested together, without a branch; few blocks have any that matter.
+# Number of candidates that are tested together without a branch; few blocks have any that matter.
 BLOCK = 256
 
 
@@ -42,7 +42,7 @@ def margin(batch, e, n, mu):
     z = batch.z
     best, worst, weight = ends(batch, e, n)
     gap = (best + ONE - worst) / mu
-    if gap <= 0:  # also without positives or without negatives
+    if gap <= 0:  # so it is without positives or without negatives
         z[e, :n] = ZERO
         return ZERO
     distances(batch, e, n, best, worst, mu)
@@ -52,9 +52,7 @@ def margin(batch, e, n, mu):
 
 @kernel_part
 def matters(z, label, sample_count, threshold):
-    """Whether a positive, or a negative above the threshold, is among these candidates of an
-    example.
-    """
+    """Whether any of these candidates is a positive, or a negative above the threshold."""
     found = ZERO
     for k in range(len(z)):
         found += label[k] + sample_count[k] * (ONE if z[k] > threshold else ZERO)
@@ -63,8 +61,8 @@ def matters(z, label, sample_count, threshold):
 
 @kernel_part
 def ends(batch, e, n):
-    """The score of the best negative, -LOWEST if there is none, that of the worst positive, LOWEST
-    if there is none, and the mean label of the positives.
+    """(best, worst, mean label): the score of the best negative, -LOWEST if there is none; that of
+    the worst positive, LOWEST if there is none; and the mean label of the positives.
     """
     z, label, sample_count = batch.z, batch.label, batch.sample_count
     best, worst = -z.dtype.type(LOWEST), z.dtype.type(LOWEST)
@@ -74,7 +72,7 @@ def ends(batch, e, n):
         if matters(z[e, some], label[e, some], sample_count[e, some], best):
             for k in range(some.start, some.stop):
                 if label[e, k] > 0:
-                    # NaN too, so that a diverged run can be seen
+                    # NaN is kept, so that a diverged run is noticed.
                     worst = worst if z[e, k] >= worst else z[e, k]
                     weight += label[e, k]
                     n_positives += ONE
@@ -85,8 +83,8 @@ def ends(batch, e, n):
 
 @kernel_part
 def distances(batch, e, n, best, worst, mu):
-    """Overwrite scores by y for negatives and by 2 - v for positives, and by 1 where y or v is 1 or
-    more: d and p are at most 1, so that such coefficients are 0.
+    """Overwrite scores by y for negatives and by 2 - v for positives; by 1 where y or v is at least
+    1. There coefficients are 0, because d and p are at most 1.
     """
     z, label, sample_count = batch.z, batch.label, batch.sample_count
     for first in range(0, n, BLOCK):
@@ -99,7 +97,7 @@ def distances(batch, e, n, best, worst, mu):
 
 @kernel_part
 def measure(z, label, sample_count, best, worst, mu):
-    """`distances` of some candidates of an example."""
+    """`distances` for a part of the candidates of an example."""
     for k in range(len(z)):
         y, v = (best - z[k]) / mu, (z[k] - worst) / mu
         negative = y if (sample_count[k] > 0) & (y < ONE) else ONE
@@ -109,11 +107,13 @@ def measure(z, label, sample_count, best, worst, mu):
 
 @kernel_part
 def within(z, e, n, d, p):
-    """Number of negatives with y < d and sum of their y; the same of positives with v < p."""
+    """The number of negatives with y < d and the sum of their y; then those of positives with
+    v < p.
+    """
     n_negatives, sum_negatives = ZERO, ZERO
     n_positives, sum_positives = ZERO, ZERO
     for k in range(n):
-        # a factor, because the compiler does not vectorise two sums under a condition
+        # As a factor, because the compiler does not vectorise two conditional sums.
         negative = ONE if z[e, k] < d else ZERO
         positive = ONE if z[e, k] > TWO - p else ZERO
         n_negatives += negative
@@ -127,8 +127,8 @@ def within(z, e, n, d, p):
 def depths(z, e, n, gap):
     """d and p for the distances z.
 
-    By Michelot 1986 for sums of 1, and Bitran & Hax 1981 for equal sums at d + p = gap: each step
-    solves the linear equations of the candidates that are still in, and leaves out those beyond.
+    Michelot 1986 for sums of 1, and Bitran & Hax 1981 for equal sums at d + p = gap: each step
+    solves the linear equations of the remaining candidates, and drops those beyond the solution.
     """
     n_neg, sum_neg, n_pos, sum_pos = within(z, e, n, ONE, ONE)
     going_on = True
@@ -153,9 +153,7 @@ def depths(z, e, n, gap):
 
 @kernel_part
 def projected(z, e, n, d, p, gap, weight):
-    """loss / mu of positives that count once; overwrites the distances z by the coefficients,
-    `weight` times as large.
-    """
+    """loss / mu for labels of 1; overwrites the distances z by `weight` times the coefficients."""
     total, spread = ZERO, ZERO
     for k in range(n):
         up, down = max(d - z[e, k], ZERO), max(z[e, k] - (TWO - p), ZERO)
@@ -166,8 +164,8 @@ def projected(z, e, n, d, p, gap, weight):
 
 
 class MarginSettings(SampledSettings):
-    """Settings of the smoothed max-margin loss. The paper smooths by 1 where examples have one
-    label, by 5 where they have several.
+    """Settings of the smoothed max-margin loss. The paper's smoothing is 1 for examples with one
+    label, 5 for several.
     """
 
     smoothing: float = param(

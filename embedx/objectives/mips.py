@@ -1,10 +1,9 @@
-"""Maximum inner product search: a loss among the rows with the highest scores, which are retrieved
+"""Maximum inner product search: a loss over the rows with the highest scores, which are retrieved
 from an index.
 
 Algorithm 1 of Yen et al. 2018, "Loss Decomposition for Fast Learning in Large Output Spaces". The
-loss, smoothed margin or softmax, is taken over the positives and the rows found. The paper has the
-scores of the others as 0; here they are left out, and words have drawn rows in their place
-(`tail`).
+loss, smoothed margin or softmax, is over the positives and the rows found. In the paper the scores
+of other rows are 0; here these are left out, and for words, drawn rows represent them (`tail`).
 """
 
 from embedx.objectives.contract import About

@@ -1,5 +1,5 @@
-"""Noise-contrastive estimation: tell the class from noise, with scores that are log-probabilities
-without normalisation.
+"""Noise-contrastive estimation: discriminate the class from noise, by scores that are unnormalised
+log-probabilities.
 
 Gutmann & Hyvärinen 2010, "Noise-contrastive estimation"; for words Mnih & Teh 2012. With m noise
 classes for each positive, drawn from q, a class is the positive with log-odds x_k = z_k - log(m

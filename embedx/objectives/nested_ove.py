@@ -1,5 +1,5 @@
-"""Nested one-vs-each: the exact softmax over some rows, and a pairwise probability for each other
-row; a lower bound of the softmax that is tighter the more rows are exact.
+"""Nested one-vs-each: an exact softmax over some rows, and a pairwise probability for each other
+row; a lower bound of the softmax, the tighter the more rows are exact.
 
 Titsias 2016, "One-vs-each approximation to softmax", section 5 and eq. 5 and 6. With A the positive
 and the rows that are candidates with certainty, L = log Σ_{a in A} e^{z_a}, and all other rows b:
@@ -8,8 +8,8 @@ because 1 + Σ_b x_b <= Π_b (1 + x_b) for x_b = e^{z_b - L}. The others are dra
     loss = L - z_y + Σ_b weight_b softplus(z_b - L),     weight_b = n_b / E[n_b]
     ∂loss/∂z_b = s_b = weight_b σ(z_b - L)
     ∂loss/∂z_a = e^{z_a - L} (1 - Σ_b s_b) - [a = y]
-A has the rows that a search finds; in a block of text its centres, too. If A is the positive alone,
-this is one-vs-each; if it has all rows, the softmax.
+A has the rows that a search finds and, in a block of text, its centres. With A = {y} this is
+one-vs-each; with all rows, the softmax.
 """
 
 from typing import Any
@@ -97,7 +97,8 @@ class NestedOneVsEach(RetrievalObjective):
     Settings = IndexSettings
     coefficients = staticmethod(coefficients)
     traits = Traits(bound=True, merges_pairs=True, has_tail=True, has_label_tail=True)
-    # Without exact rows the gradients are some K / 2 times larger: Adagrad would not forget them.
+    # No warm-up: without exact rows the gradients are some K / 2 times larger, and would stay in
+    # Adagrad's accumulators.
     label_defaults = {"warm_up": 0.0}
     word_defaults = {"candidate_fraction": 0.01, "block_size": 32, "draws": 128, "warm_up": 0.0}
     word_settings = ("found", "refresh")

@@ -1,18 +1,17 @@
-"""Negative sampling: tell the positive from `negatives` classes drawn from a noise distribution q.
+"""Negative sampling: discriminate the positive from `negatives` classes drawn from the noise q.
 
 Mikolov et al. 2013, "Distributed representations of words and phrases", eq. 4, written as a loss:
     loss = softplus(-z_y) + negatives · E_q[softplus(z_k)]
     ∂loss/∂z_y = σ(z_y) - 1        ∂loss/∂z_k = weight · n_k · σ(z_k)
-where the expectation is a mean over the draws, so weight = negatives / number of draws: 32 draws
-for a whole block, say, replace the five negatives of each of its pairs. Unlike in word2vec.c, draws
+The expectation is a mean over the draws, weight = negatives / number of draws: for example, 32
+draws for a whole block replace the five negatives of each of its pairs. Unlike in word2vec.c, draws
 of the positive count as noise too. Only then is the optimum over free scores exactly z_k = log p(k
 | h) - log(negatives · q_k) (Levy & Goldberg 2014; Bamler & Mandt 2020, theorem 1), which
-`log_probability` inverts; p is the distribution of the pairs that are trained on, after subsampling
-and with near words more often.
+`log_probability` inverts; p is the distribution of the training pairs, after subsampling and
+weighting by distance.
 
-With `score_l2` λ the positive and every draw also pay λ (z_k + log(negatives · q_k))², the square
-of what becomes a score of the softmax at prediction (Bamler & Mandt 2020, eq. 6, who have one
-negative).
+`score_l2` λ adds the penalty λ (z_k + log(negatives · q_k))² for the positive and every draw: the
+square of its softmax score at prediction (Bamler & Mandt 2020, eq. 6, with one negative).
 """
 
 from dataclasses import replace

@@ -1,19 +1,19 @@
 """One-vs-all: a binary classifier for each class.
 
-Rifkin & Klautau 2004, "In defense of one-vs-all classification"; for several labels known as binary
-relevance. Positives are exact, the other rows all there or sampled:
+Rifkin & Klautau 2004, "In defense of one-vs-all classification"; with several labels, binary
+relevance. Positives are exact, negatives are all other rows or a sample:
     loss = Σ_k label_k · φ(-z_k) + weight_k · φ(z_k),      weight_k = n_k / E[n_k]
     logistic        φ(t) = log(1 + e^t)
                     ∂loss/∂z_k = (label_k + weight_k) · σ(z_k) - label_k
     squared-hinge   φ(t) = max(0, 1 + t)²
                     ∂loss/∂z_k = 2 weight_k · max(0, 1 + z_k) - 2 label_k · max(0, 1 - z_k)
-Under the logistic loss σ(z_k) estimates the probability that k is among the labels; these do not
-sum to one. Where a distribution is asked for they are divided by their sum: exact if every input
-has one label, a convention otherwise. With one label the loss is Bouchard's bound at alpha = 0.
+With the logistic loss σ(z_k) estimates the probability that k is among the labels; these do not sum
+to one. `log_probability` divides them by their sum: exact if every input has one label, a
+convention otherwise. With one label the loss is Bouchard's bound at alpha = 0.
 
-The squared hinge (Chang, Hsieh & Lin 2008) is the loss of liblinear's and DiSMEC's support vector
-machines. (1 + z_k) / 2 estimates the probability (Zhang 2004), and smooth curves continue it within
-SMALLEST of 0 and 1; see docs/derivations.md.
+The squared hinge (Chang, Hsieh & Lin 2008) is the loss of the support vector machines of liblinear
+and DiSMEC. (1 + z_k) / 2 estimates the probability (Zhang 2004); within SMALLEST of 0 and 1 it is
+continued smoothly, see docs/derivations.md.
 """
 
 from dataclasses import replace
@@ -70,7 +70,7 @@ def _squared_hinge(batch, e, n):
 
 @kernel
 def dual_steps(batch, alpha, constants, n_examples, n, c):
-    """Summed loss of the examples; overwrites z by the steps of dual coordinate descent, under the
+    """Summed loss of the examples; overwrites z by the steps of dual coordinate descent for the
     squared hinge.
 
     Hsieh et al. 2008, algorithm 1, for L2-loss: with y = ±1 and D = 1 / (2 C weight)

@@ -1,5 +1,5 @@
-"""Parts that objectives share: the positive, importance weights, estimates of the normaliser, the
-loss on the double sum.
+"""Functions that objectives share: the positive, importance weights, estimates of the normaliser,
+the double-sum loss.
 """
 
 from dataclasses import replace
@@ -31,8 +31,8 @@ def positive(batch, e, n):
 
 @register_jitable
 def importance(batch, e, k):
-    """Sample count / expected count, by which a sum over draws is an unbiased sum over all rows; 0
-    for what was not drawn.
+    """The importance weight, sample count / expected count, which makes a sum over draws an
+    unbiased estimate of the sum over all rows; 0 for a row that was not drawn.
     """
     count = batch.sample_count[e, k]
     return count * exp(-batch.log_expected_count[e, k] if count > 0 else ZERO)
@@ -40,7 +40,7 @@ def importance(batch, e, k):
 
 @register_jitable
 def row_weight(batch, e, k):
-    """How many of all rows a candidate represents: 1 for a positive, the importance weight for a
+    """The number of rows that a candidate represents: 1 for a positive, the importance weight for a
     draw.
     """
     return ONE if batch.label[e, k] > 0 else importance(batch, e, k)
@@ -48,8 +48,8 @@ def row_weight(batch, e, k):
 
 @register_jitable
 def negative_weight(batch, e, k, n_labels):
-    """How often candidate k is a negative, over all n_labels positives of example e: never of
-    itself.
+    """The number of positives, of n_labels in example e, for which candidate k is a negative: all
+    but itself.
     """
     label = batch.label
     return n_labels * row_weight(batch, e, k) - label[e, k]
@@ -57,7 +57,7 @@ def negative_weight(batch, e, k, n_labels):
 
 @register_jitable
 def n_positives(batch, e, n):
-    """How many positives example e has, by weight."""
+    """The sum of the weights of example e's positives."""
     label = batch.label
     total = label[e, 0]
     for k in range(1, n):
@@ -92,7 +92,7 @@ def log_sigmoid(z: ndarray) -> ndarray:
 @kernel_part
 def binary(batch, e, k, x, weight):
     """The logistic loss of candidate k, label_k softplus(-x) + weight softplus(x); overwrites its
-    score by the derivative by x.
+    score by the derivative with respect to x.
     """
     label = batch.label[e, k]
     batch.z[e, k] = (label + weight) * sigmoid(x) - label
@@ -112,8 +112,8 @@ def largest_score(batch, e, n):
 
 @kernel_part
 def log_sums(batch, e, n):
-    """The estimate of log Σ_k e^{z_k} over all rows from positives and draws, and the largest z_k
-    among these; example e has a positive.
+    """(estimate, largest): log Σ_k e^{z_k} over all rows, estimated from positives and draws, and
+    the largest z_k among these. Example e has a positive.
     """
     z = batch.z
     label = batch.label
@@ -151,11 +151,11 @@ def log_mean(before, estimate, share):
 
 @kernel_part
 def replace_by_masses(batch, e, n, largest):
-    """Overwrite the scores of example e by weight_k e^{z_k - largest}, their terms of the estimate
-    of Σ_k e^{z_k - largest} over all rows; return their sum.
+    """Overwrite the scores of example e by weight_k e^{z_k - largest}; return their sum, the
+    estimate of Σ_k e^{z_k - largest} over all rows.
 
-    An arbitrary score is left out before its exponential: a loop with a branch around that does
-    not vectorise.
+    Arbitrary scores are masked before the exponential: a branch around it would keep the loop from
+    vectorising.
     """
     z = batch.z
     label = batch.label
@@ -185,9 +185,11 @@ def weight_and_score_of_positives(batch, e, n):
 
 @kernel_part
 def double_sum(batch, e, n, u, largest, n_labels, score, is_relative):
-    """The loss of example e at u = log Z or, where it `is_relative`, log Z - z_y; overwrites its
-    masses (`replace_by_masses`) by ∂loss/∂z. Its positives have the weight `n_labels` and the
-    summed score `score`.
+    """The loss of example e at u = log Z or, if `is_relative`, log Z - z_y; overwrites its masses
+    (`replace_by_masses`) by ∂loss/∂z.
+
+    n_labels  summed weight of the positives
+    score     weighted sum of their scores
     """
     if is_relative:
         return _double_sum_of_gaps(batch, e, n, u, largest, n_labels, score)
@@ -198,8 +200,8 @@ def double_sum(batch, e, n, u, largest, n_labels, score, is_relative):
 def _double_sum(batch, e, n, u, largest, n_labels, score):
     """Σ_y (u - z_y - 1 + e^{-u} Σ_k weight_k e^{z_k}) over example e's positives y.
 
-    A term never falls below log Z - z_y, Z = Σ_k e^{z_k} over all rows, and equals it at u = log Z
-    (log a ≤ u - 1 + a e^{-u}).
+    Each term is at least log Z - z_y, with Z = Σ_k e^{z_k} over all rows, and equal at u = log Z
+    (because log a ≤ u - 1 + a e^{-u}).
     """
     z = batch.z
     label = batch.label
@@ -215,8 +217,8 @@ def _double_sum(batch, e, n, u, largest, n_labels, score):
 
 @kernel_part
 def _double_sum_of_gaps(batch, e, n, u, largest, weight, score):
-    """The same for one positive y with u = log Z - z_y held fixed: every other term depends on
-    z_y.
+    """`_double_sum` for one positive y with u = log Z - z_y held fixed, so that every other term
+    depends on z_y.
     """
     z = batch.z
     y = positive(batch, e, n)

@@ -1,10 +1,10 @@
-"""Objectives whose candidates are retrieved from an index: the loss among these, and the settings
-of the search.
+"""Objectives whose candidates are retrieved from an index: the loss over these, and the settings of
+the search.
 
-Labels have the rows found as candidates and no others. (The paper's algorithms have the scores of
-the others as 0, so that its softmax has a term of 1 for each.) Words have the rows found and a few
-drawn rows that stand for all others (`tail`): the probability of words is spread over so many rows
-that those that are not found have most of it.
+For labels, the candidates are the rows found and no others. (In the paper the scores of other rows
+are 0, so that its softmax has a term of 1 for each.) For words, a few drawn rows represent all
+others (`tail`): the probability of words is spread over so many rows that those not found have most
+of it.
 """
 
 import math
@@ -19,9 +19,9 @@ from embedx.objectives.contract import Objective, Traits
 from embedx.search.spec import SearchSpec
 from embedx.settings import Settings, param
 
-# The sum over draws, weighted so that they stand for all rows not found, is that of `tail`.
+# The sum over draws, weighted to represent all rows not found, is that of `tail`.
 LOSS = "margin, or log(sum_found e^z_k) - z_y; words: log(sum_found e^z_k + sum_drawn e^x_k) - z_y"
-# At least this many rows are scored and kept in a block: a hundredth of few rows is too little to
+# Minimum number of rows scored and kept in a block: of a small table, a hundredth is too few to
 # learn from.
 MIN_ROWS = 100
 
@@ -94,9 +94,7 @@ class SearchSettings(IndexSettings, by_set=True):
 
 
 class RetrievalObjective(Objective):
-    """An objective whose candidates are retrieved; a subclass says in how many blocks
-    of columns.
-    """
+    """An objective with retrieved candidates; a subclass sets the number of blocks of columns."""
 
     positives = "joint"
     traits = Traits(pairs_as_set=True)
@@ -126,12 +124,12 @@ class RetrievalObjective(Objective):
 
     @property
     def n_found(self) -> int:
-        """How many rows each word keeps."""
+        """The number of rows that are kept for each word."""
         return self.settings.found or (2 if self.traits.has_tail else 8)
 
     @property
     def loss_scope(self) -> str:
-        """What follows the unit of the loss of words: "" if its normaliser is over all rows."""
+        """The suffix of the unit of the loss of words; "" if its normaliser is over all rows."""
         return "" if self.traits.has_tail else " among the rows found"
 
     @property
@@ -145,9 +143,7 @@ class RetrievalObjective(Objective):
     def search_spec(
         self, n_classes: int, blocks: int, message_iterations: int, slack: float
     ) -> SearchSpec:
-        """The search in so many blocks, with so many iterations of message passing; `slack` is
-        added to its `max_gap`.
-        """
+        """The parameters of a search in this number of blocks; `slack` is added to `max_gap`."""
         settings = self.settings
         n_scored = min(max(MIN_ROWS, math.ceil(settings.scored_fraction * n_classes)), n_classes)
         return SearchSpec(
@@ -157,8 +153,8 @@ class RetrievalObjective(Objective):
             max_candidates=max(MIN_ROWS, math.ceil(settings.candidate_fraction * n_scored)),
             threshold=float(settings.min_score),
             min_coefficient=float(settings.min_coefficient),
-            # The projection on the simplex is 0 from `smoothing` below the best on, a softmax is
-            # tau at -log tau below the sum.
+            # The projection onto the simplex is 0 from `smoothing` below the best score on; a
+            # softmax is tau at -log tau below the log-sum-exp.
             max_gap=slack
             + float(settings.smoothing if self.is_margin else -math.log(settings.min_coefficient)),
             from_logsumexp=not self.is_margin,

@@ -1,19 +1,18 @@
-"""Sampled softmax: the cross-entropy among the positive and the classes drawn, as if there were no
-others.
+"""Sampled softmax: the cross-entropy over the positive and the drawn classes alone.
 
 Bengio & Senécal 2008, "Adaptive importance sampling"; in the form of Jean et al. 2015, "On using
-very large target vocabulary". Every candidate, the positive too, is corrected by the log of how
-often it was expected among the draws:
-    loss = log Σ_j n_j e^{x_j} - x_y,     x_k = z_k - log E[n_k],  n_k the count of k among them
+very large target vocabulary". Every candidate, also the positive, is corrected by the log of its
+expected count:
+    loss = log Σ_j n_j e^{x_j} - x_y,     x_k = z_k - log E[n_k],  n_k the count of k in the draws
     ∂loss/∂z_k = n_k e^{x_k} / Σ_j n_j e^{x_j} - [k = y]
-The positive is a candidate once. With `keep_hits`, draws of the positive (accidental hits) count
-too, which makes the loss consistent with any number of draws with replacement (Ma & Collins 2018);
-left out, the scores are slightly biased from two draws on. See docs/derivations.md.
+The positive counts once. With `keep_hits`, draws of the positive (accidental hits) count too, which
+makes the loss consistent for any number of draws with replacement (Ma & Collins 2018); without, the
+scores are slightly biased from two draws on. See docs/derivations.md.
 
 `complementary` leaves the positive uncorrected, x_y = z_y (Botev, Zheng & Barber 2017,
-"Complementary sum sampling"). The sum is then an unbiased estimate of Σ_k e^{z_k}, the positive's
-term exact and the others weighted by n / E[n]. Its logarithm is too small on average, hence the
-loss too, and the positive's probability too large; the bias vanishes with many draws.
+"Complementary sum sampling"). The sum is then an unbiased estimate of Σ_k e^{z_k}: the term of the
+positive is exact, the others have weight n / E[n]. Its logarithm, hence the loss, is too small on
+average, and the positive's probability too large; the bias vanishes with many draws.
 """
 
 from dataclasses import replace
@@ -25,7 +24,7 @@ from embedx.objectives.contract import About, Objective, SampledSettings, Traits
 from embedx.objectives.parts import largest_score, n_positives, positive
 from embedx.settings import param
 
-# values of the constant
+# Values of the constant of `coefficients`.
 COMPLEMENTARY, WITHOUT_HITS, WITH_HITS = range(3)
 
 
@@ -75,7 +74,9 @@ def _corrected(batch, e, n, y, form):
 
 @kernel_part
 def _complementary(batch, e, n):
-    """The same with the normaliser's estimate; positives are each other's negatives."""
+    """Loss of example e with `complementary`; positives are negatives of each other. Overwrites its
+    scores by ∂loss/∂z.
+    """
     z, label, sample_count, log_expected_count = (
         batch.z,
         batch.label,
@@ -135,7 +136,7 @@ class SampledSoftmax(Objective):
         )
 
     def constants(self, n_draws: int, n_classes: int) -> np.ndarray:
-        # of all rows, none is drawn
+        # With all rows, none is drawn.
         kept = (
             WITH_HITS if self.traits.keeps_accidental_hits and n_draws < n_classes else WITHOUT_HITS
         )

@@ -1,14 +1,14 @@
-"""SGD on the double sum: the baseline "vanilla SGD" of U-max and implicit SGD.
+"""SGD on the double sum: the baseline "vanilla SGD" of the paper of U-max and implicit SGD.
 
 Fagan & Iyengar 2018, eq. 6-8, by default on the double sum of Raman et al. 2016, "DS-MLR" (eq. 8),
-whose own method computes the whole normaliser now and then, which this one does not. Loss,
-coefficients and u as in `umax`:
+without the exact normaliser that their method computes now and then. Loss, coefficients and u as in
+`umax`:
     ∂loss/∂z_k = weight_k e^{z_k - u}
     u -= lr · (1 - e^{z_y - u} - Σ_k ∂loss/∂z_k),     u = max(u, z_y)
-Nothing raises u when a score exceeds it, and e^{z_k - u} with its weight of (K-1)/m can be any
-number: unless the learning rate is tiny, the run diverges. Exponents are limited to 60, so that a
-diverged run shows in its loss rather than as NaN. The first visit of an input starts at the draws'
-estimate of the normaliser, as in `umax`.
+u is not raised when a score exceeds it, and e^{z_k - u} with its weight (K-1)/m is unbounded: the
+run diverges unless the learning rate is tiny. Exponents are limited to 60, so that a diverged run
+shows in its loss and not as NaN. The first visit of an input starts at the draws' estimate of the
+normaliser, as in `umax`.
 """
 
 import numpy as np
@@ -35,5 +35,5 @@ class SgdDoubleSum(LocalObjective):
     traits = Traits(stable=False, unbiased=True, bound=True)
 
     def constants(self, n_draws: int, n_classes: int) -> np.ndarray:
-        # at a threshold of infinity u is not raised, and its steps are not limited
+        # With an infinite threshold u is not raised, and its steps are not limited.
         return np.array([self.is_relative, np.inf], np.float32)

@@ -3,7 +3,7 @@
     loss = Σ_y label_y · (log Σ_k e^{z_k} - z_y)
     ∂loss/∂z_k = (Σ_y label_y) · e^{z_k} / Σ_j e^{z_j} - label_k
 
-With several labels this is the cross-entropy to them, each with its weight.
+With several labels it is the weighted sum of their cross-entropies.
 """
 
 import numpy as np

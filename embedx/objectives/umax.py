@@ -1,5 +1,5 @@
-"""U-max: the softmax as a double sum over examples and classes, descended in the scores and in u,
-an estimate of log Z.
+"""U-max: SGD on the softmax as a double sum over examples and classes, in the scores and in u, an
+estimate of log Z.
 
 Fagan & Iyengar 2018, "Unbiased scalable softmax optimization", eq. 6 and algorithm 1. With u = log
 η, η = Σ_k e^{z_k - z_y}, and weight_k = n_k / E[n_k] (`double_sum proposed`):
@@ -12,10 +12,11 @@ By default (`raman`, Raman et al. 2016, eq. 8 of the former) u is log Z = z_y + 
 above shifted by z_y, with
     loss = u - z_y - 1 + e^{z_y - u} + Σ_k weight_k e^{z_k - u}
     ∂loss/∂z_k = weight_k e^{z_k - u}              ∂loss/∂z_y = e^{z_y - u} - 1
-A key that meets several positives has one log Z and many η, so `raman` is valid for every task;
-`proposed` where a key has one positive, as a row of a data set. Both are the bound of augment and
-reduce (`ar`). The first visit of an input starts at the draws' estimate of the normaliser, where a
-step up stops too; docs/derivations.md has this and other differences from the paper.
+A key with several positives has one log Z but many η, so `raman` is valid for every task;
+`proposed` only if a key has one positive, such as a row of a data set. Both are the bound of
+augment and reduce (`ar`). The first visit of an input starts at the draws' estimate of the
+normaliser, which also bounds a step upwards; see docs/derivations.md for the differences from the
+paper.
 """
 
 import numpy as np
@@ -38,10 +39,10 @@ from embedx.settings import param
 
 @kernel
 def coefficients(batch, state, constants, n_examples, n, lr):
-    """Summed loss of the examples; overwrites their scores z[:n_examples, :n] by ∂loss/∂z. state[:,
-    0] is log Z or log η.
+    """Summed loss of the examples; overwrites their scores z[:n_examples, :n] by ∂loss/∂z.
 
-    At a `threshold` of infinity only steps move u, as in `sgd_double_sum`.
+    state[:, 0] is log Z or log η. With an infinite `threshold` only steps move u, as in
+    `sgd_double_sum`.
     """
     z, key, n_updates = batch.z, batch.key, batch.n_updates
     relative, threshold = constants[0], constants[1]

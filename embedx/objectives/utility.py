@@ -6,10 +6,10 @@ utility (Ruiz et al. 2018, eq. 5),
     p(y) = ∫ f(t - z_y) Π_{k≠y} F(t - z_k) dt
 and with q a density of t of location μ and scale σ, eq. 7 is the bound
     -log p(y) <= loss = -E_q[log f(t - z_y) + Σ_k log F(t - z_k)] - entropy of q
-The paper writes both for ε instead of t: for an example with one positive the same bound, with μ
-shifted by z_y. `augment utility` keeps the distribution of t, which all positives of an input
-share: still a bound, though looser than one distribution for each pair. `augment noise` keeps that
-of ε, as in the paper. See docs/derivations.md.
+The paper has ε in place of t: the same bound for an example with one positive, with μ shifted by
+z_y. `augment utility` keeps the distribution of t, which all positives of an input share: still a
+bound, but looser than one distribution per pair. `augment noise` keeps that of ε, as in the paper.
+See docs/derivations.md.
 """
 
 import abc
@@ -25,17 +25,18 @@ from embedx.objectives.parts import AugmentSettings, LocalObjective
 from embedx.settings import param
 
 Function = Callable[[ndarray], ndarray]
-# Numbers of the quadrature that are in memory at a time.
+# Maximum number of values of the quadrature in memory at a time.
 MAX_VALUES = 4_000_000
-# Up to this number log p is computed class by class; a grid over FAR has no more points.
+# Classes up to which log p is computed class by class; a grid over FAR has no more points.
 FEW_CLASSES = 2_000
-# The finer grid has FINER points for one of the grid, and interpolates from POINTS of these; the
-# errors are in docs/derivations.md.
+# The fine grid has FINER points for each point of the coarse grid, and interpolates from POINTS of
+# these; docs/derivations.md has the errors.
 FINER = 64
 POINTS = 6
-# `initial_bias` seeks no larger log p: the score of p = 1 is infinite.
+# Maximum log p in `initial_bias`: the score of p = 1 is infinite.
 LARGEST_LOG_P = -1e-6
-# Its error falls to a tenth at each step, unless one class has nearly all probability.
+# Iterations of `initial_bias`; each reduces the error tenfold, unless one class has nearly all
+# probability.
 BIAS_STEPS = 12
 # Distance from the highest score beyond which log p is extrapolated.
 FAR = 200.0
@@ -55,7 +56,7 @@ class UtilitySettings(AugmentSettings):
 
 
 class UtilityObjective(LocalObjective):
-    """An objective whose state is the distribution of t, location and gamma; a subclass gives the
+    """An objective whose state is the distribution of t, (location, gamma); a subclass defines the
     distribution of the noise.
     """
 
@@ -70,12 +71,12 @@ class UtilityObjective(LocalObjective):
     @staticmethod
     @abc.abstractmethod
     def quantile(log_p: ndarray) -> ndarray:
-        """The quantile function of the noise, of probabilities by their logarithms."""
+        """The quantile function of the noise, of log-probabilities."""
 
     def initial_bias(self, p: ndarray, noise: ndarray) -> ndarray:
-        """The scores at which `log_probability` is that of p over its sum, found by iteration.
+        """The scores at which `log_probability` is log(p / Σ p), found by iteration.
 
-        One class of many wins where its noise exceeds a level that hardly depends on the class: its
+        A class of many wins if its noise exceeds a level that hardly depends on the class: its
         score is near the quantile of p, up to a constant.
         """
         target = self.quantile(np.minimum(np.log(p / p.sum()), LARGEST_LOG_P))
@@ -87,10 +88,10 @@ class UtilityObjective(LocalObjective):
 
     @abc.abstractmethod
     def optimal_distribution(self, z: ndarray, label: ndarray) -> tuple[ndarray, ndarray]:
-        """Location and scale of the distribution of t of the tightest bound, each (n,)."""
+        """(location, scale) of the distribution of t that gives the tightest bound, each (n,)."""
 
     def optimal_state(self, z: ndarray, label: ndarray) -> ndarray:
-        """Found numerically, to some ten digits."""
+        """The optimal (location, gamma), found numerically to some ten digits."""
         location, scale = self.optimal_distribution(z, label)
         if self.is_relative:
             location -= z[np.arange(len(z)), label.argmax(axis=1)]
@@ -99,7 +100,7 @@ class UtilityObjective(LocalObjective):
 
 @register_jitable
 def gap_to(batch, e, k, t):
-    """t - z_k; 0 where k is no candidate, whose score is arbitrary."""
+    """t - z_k; 0 if k is no candidate, because its score is arbitrary."""
     z, label, sample_count = batch.z, batch.label, batch.sample_count
     return t - z[e, k] if label[e, k] + sample_count[e, k] > 0 else ZERO
 
@@ -112,9 +113,10 @@ def unscaled(scale):
 
 @register_jitable
 def local_step(state, key, n_updates, constants, slope, x):
-    """Take a step up the bound (eq. 9) in state[key]: location and gamma, scale = softplus(gamma).
+    """A gradient step on the bound (eq. 9) in state[key], (location, gamma) with scale =
+    softplus(gamma); at most 1 long.
 
-    `slope` is the derivative of the log joint at location + scale · x. A step is at most 1 long.
+    slope  derivative of the log joint at location + scale · x
     """
     rate = constants[1] * (1 + n_updates) ** -constants[2]
     gamma = state[key, 1]
@@ -137,8 +139,8 @@ def log_probability(
 
     All classes share the nodes t, `step` apart from left(z) to max z + `right`, and Σ_k log F(t -
     z_k). For more than FEW_CLASSES log p is computed on a grid of scores, within 1e-3 nats for p >
-    1e-12. A score more than FAR below the largest counts as FAR below, and `beyond` extrapolates
-    its log p from that and its distance.
+    1e-12. A score more than FAR below the largest is treated as FAR below, and `beyond`
+    extrapolates log p from there by the distance.
     """
     rows = np.asarray(z, float64).reshape(-1, z.shape[-1])
     out = np.empty_like(rows)
@@ -172,13 +174,12 @@ def _one_by_one(
 def _by_grid(
     scores: ndarray, nodes: ndarray, log_f: Function, log_cdf: Function, step: float
 ) -> ndarray:
-    """log p(y) of all classes, (K,), at a cost of K alone: p(y) is a smooth function of z_y, and so
+    """log p(y) of all classes, (K,), in time linear in K: p(y) is a smooth function of z_y, and so
     is log F(t - z_y).
 
-    The grid has the `step` of the nodes, so that the functions are needed at as many places as
-    there are nodes and grid points together. Both ways, a score is a mixture of two neighbours on a
-    grid FINER times as fine, and these are mixtures of the POINTS nearest grid points with the
-    weights of Lagrange's interpolation.
+    Grid points and nodes are `step` apart, so that the functions are evaluated only once per node
+    and grid point. To the grid and back, a score is interpolated linearly between two points of a
+    grid FINER times as fine, and those by Lagrange's formula from the POINTS nearest grid points.
     """
     weights = lagrange_weights()
     place = (scores - scores.min()) * (FINER / step)
@@ -215,8 +216,8 @@ def _log_integral(terms: ndarray, step: float) -> ndarray:
 
 
 def lagrange_weights() -> ndarray:
-    """float64 (FINER, POINTS): the weight of each of POINTS grid points at k / FINER of the way
-    between the middle two.
+    """Weights of the POINTS grid points at k / FINER of the way between the middle two, float64
+    (FINER, POINTS).
     """
     points = np.arange(POINTS) - (POINTS // 2 - 1)
     at = np.arange(FINER)[:, None] / FINER
@@ -229,12 +230,14 @@ def lagrange_weights() -> ndarray:
 def optimal_distribution(
     z: ndarray, label: ndarray, x: ndarray, weight: ndarray, slope: Function, slope_cdf: Function
 ) -> tuple[ndarray, ndarray]:
-    """Location and scale of the distribution of t, each (n,), of the tightest bound for examples
-    that meet all rows.
+    """(location, scale), each (n,), of the distribution of t that gives the tightest bound, for
+    examples whose candidates are all rows.
 
-    x and weight (nodes,) are a quadrature for the standard distribution; slope and slope_cdf are
-    the derivatives of log f and log F. At the optimum E[h'] = 0 and E[h' x] = -1/scale with h the
-    log joint; the scale follows from the second, the location by Newton's method.
+    x, weight         (nodes,): a quadrature for the standard distribution
+    slope, slope_cdf  derivatives of log f and log F
+
+    At the optimum E[h'] = 0 and E[h' x] = -1/scale with h the log joint; the scale follows from the
+    second equation, the location from the first by Newton's method.
     """
     location, scale = z.max(axis=1), np.ones(len(z))
     positive = label.argmax(axis=1)

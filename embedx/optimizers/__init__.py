@@ -1,4 +1,4 @@
-"""Optimizers: the step of a row of parameters along its gradient. The registry, one line each; see
+"""The registry of optimizers, one line each: how a gradient updates a row of parameters. See
 `contract`.
 """
 
@@ -26,18 +26,18 @@ OPTIMIZERS: dict[str, type[Optimizer]] = registry.load(__name__, REGISTRY)
 
 
 def keeping(what: str | None) -> list[type[Optimizer]]:
-    """The optimizers without a state ("stateless"), or with one "per_coordinate" or "per_row"."""
+    """The optimizers whose state is "stateless", "per_coordinate" or "per_row"."""
     return [each for each in OPTIMIZERS.values() if each.keeps == what]
 
 
 def taken_by(*commands: str) -> tuple[str, ...]:
-    """The names of the optimizers that some of these commands offer."""
+    """The names of the optimizers that any of these commands offers."""
     return tuple(name for name, each in OPTIMIZERS.items() if set(commands) & set(each.commands))
 
 
 def find(name: str, command: str) -> type[Optimizer]:
-    """The optimizer called `name`. Raises `EmbedxError` if `command`, of `contract`, does not take
-    it.
+    """The optimizer called `name`. Raises `EmbedxError` if `command`, one of those in `contract`,
+    does not offer it.
     """
     if name not in OPTIMIZERS:
         taken = taken_by(command)
@@ -50,12 +50,12 @@ def find(name: str, command: str) -> type[Optimizer]:
 
 
 def meanings(*commands: str) -> str:
-    """What each optimizer does that one of these commands offers, for a help text."""
+    """Descriptions of the optimizers that any of these commands offers, for a help text."""
     return "; ".join(f"`{name}`: {OPTIMIZERS[name].meaning}" for name in taken_by(*commands))
 
 
 def usual_rates(command: str) -> str:
-    """The learning rates by default, for a help text."""
+    """The default learning rates of a command's optimizers, for a help text."""
     return ", ".join(
         f"{each.rates[command]:g} for {name}"
         for name, each in OPTIMIZERS.items()
@@ -71,10 +71,10 @@ def update_rule(
     row_length: float = 1.0,
     max_gradient: float = math.inf,
 ) -> UpdateRule:
-    """An optimizer for kernels; tables of a full-gradient method have no state of their own.
+    """An optimizer for kernels; full-gradient methods keep their state elsewhere.
 
-    row_length    how many numbers of a row have a gradient other than 0, usually
-    max_gradient  length to which a row's gradient is clipped if its rate does not adapt
+    row_length    typical number of coordinates of a row with a nonzero gradient
+    max_gradient  norm to which a row's gradient is clipped if its rate does not adapt
     """
     optimizer = OPTIMIZERS[name]
     keeps = {

@@ -1,12 +1,12 @@
-"""Adagrad: each number's gradient is divided by the root of the sum of its squares so far.
+"""Adagrad: a coordinate's gradient is divided by the root of its accumulated squared gradients.
 
 Duchi, Hazan & Singer 2011, with a diagonal matrix:
     s += g²
     w -= lr · g / √s
-Keeps one number for each number of a row, so that tables take twice the memory, and steps about
-twice the time. The first step of a number has length lr, whatever its gradient, unless sums begin
-above 0, as they do in classification (`--set initial-gradient`): labels that are not there have
-gradients of next to nothing, which should not move them far.
+Keeps an accumulator for each coordinate: tables take twice the memory, and steps about twice the
+time. The first step of a coordinate has length lr whatever its gradient, unless accumulators start
+above 0, as in classification (`--set initial-gradient`): the tiny gradients of absent labels should
+not move their rows far.
 """
 
 import numpy as np
@@ -14,7 +14,8 @@ import numpy as np
 from embedx.kernels import kernel_part, square_root
 from embedx.optimizers.contract import LABELS, WORDS, Optimizer
 
-# beside √s; gradients below 1e-19 have no square in float32, and must not be divided by much less
+# Added to √s. The square of a gradient below 1e-19 underflows in float32; it must not be divided by
+# much less.
 TINY = np.float32(1e-18)
 
 
@@ -31,7 +32,7 @@ def divisor(s):
 
 
 class Adagrad(Optimizer):
-    """Declares Adagrad."""
+    """Adagrad."""
 
     name = "adagrad"
     meaning = "Adagrad, a step size for each parameter"

@@ -1,16 +1,15 @@
-"""Row-wise Adagrad with a bounded rate: a row's sum of squares stops growing at a limit, and its
-rate then falls no further.
+"""Row-wise Adagrad with a lower bound on the learning rate: the accumulator of a row stops growing
+at a limit.
 
-Row-wise Adagrad (`rowwise_adagrad`) with the rate bounded from below:
     s = min(s + |g|², LIMIT)
     w -= lr · g / √s
-A row's first step has length lr, and from some updates on it moves by plain descent at lr / √LIMIT:
-a rare word learns as fast as by Adagrad, and a frequent one does not stand still while the text is
-long. Keeps one number for each row. Suits gradients of bounded coefficients, as those of negative
-sampling; at the limit skip-gram clips longer ones (`engine.skipgram.MAX_GRADIENT`).
+The first step of a row has length lr; at the limit the row moves by plain SGD at lr / √LIMIT. A
+rare word learns as fast as with Adagrad, and a frequent one keeps learning on long text. Keeps one
+number per row. For gradients with bounded coefficients, as in negative sampling; at the limit
+skip-gram clips longer ones (`engine.skipgram.MAX_GRADIENT`).
 
-From Luo et al. 2019, section 4, is only the idea to bound an adaptive rate: their bounds are
-functions of the step, for Adam.
+The idea of bounding an adaptive rate is from Luo et al. 2019, section 4, whose bounds are functions
+of the step, for Adam.
 """
 
 import numpy as np
@@ -29,7 +28,7 @@ def accumulate(s, squared_length):
 
 
 class BoundedAdagrad(Optimizer):
-    """Declares row-wise Adagrad with a bounded rate."""
+    """Row-wise Adagrad with a bounded rate."""
 
     name = "bounded-adagrad"
     meaning = (

@@ -11,13 +11,13 @@ An optimizer for minibatches divides the gradient by a function of the gradients
           "per_row"         an s for each row; `accumulate` gets the squared length of the row's
                             gradient as g
 
-These two functions are all the maths of a new optimizer. They are kernel parts, compiled for one
-float32 and, where s is per coordinate, for the sixteen of a `simd` vector: write those with +, -,
-*, /, `square_root` and constants that are float32. The engine calls them however rows are stored
-(`descend`), and takes weight decay from the same `divisor` (`decay`). A state changes only by
-gradients of its own row, so rows without a gradient need not be visited.
+A new optimizer consists of these two functions. They are kernel parts, compiled for a float32 and,
+if s is per coordinate, for the sixteen of a `simd` vector: write those with +, -, *, /,
+`square_root` and float32 constants. The engine calls them for every storage of rows (`descend`),
+and derives weight decay from the same `divisor` (`decay`). A state changes only by gradients of its
+own row, so rows without a gradient need not be visited.
 
-For methods that take the gradient of all data at once the engine has functions of their own
+Methods that take the gradient over all data have functions of their own in the engine
 (`alternating`, `lbfgs`).
 """
 
@@ -29,26 +29,27 @@ from numpy import float32, ndarray
 
 from embedx.kernels import aligned_zeros, by_address
 
-# the commands that offer an optimizer
+# Commands that offer optimizers.
 WORDS, COLLAPSED, LABELS = "train", "train --collapsed", "classify"
-STATELESS, PER_COORDINATE, PER_ROW = 0, 1, 2  # in kernels
+STATELESS, PER_COORDINATE, PER_ROW = 0, 1, 2  # `Optimizer.keeps`, in kernels
 
 
 class Optimizer:
-    """What an optimizer declares; the docstring of its file has the paper and the formula."""
+    """Base class of optimizers; the docstring of each file has the paper and the formula."""
 
     name: str  # what the user types after --optimizer
-    meaning: str  # for the help text: what it does, in a line
+    meaning: str  # a line for the help text
     commands: tuple[str, ...]  # of WORDS, COLLAPSED and LABELS
     # None for methods with functions of their own, such as lbfgs and dcd.
     keeps: Literal["stateless", "per_coordinate", "per_row"] | None = None
-    accumulate: Any = None  # the two functions of the module's docstring, unless it keeps nothing
+    # The two functions of the module's docstring, unless it is stateless.
+    accumulate: Any = None
     divisor: Any = None
     is_ema: bool = False  # s is an exponential moving average: a gradient of 0 changes it
-    # weight decay applies where s = 0; False if divisor(0) only guards a division by 0
+    # Weight decay applies where s = 0; False if divisor(0) only avoids a division by 0.
     decays_at_zero: bool = False
-    limit: float = math.inf  # of s: once reached, it stays, whatever the gradient
-    # learning rate by default, by command; for LABELS of inputs of length 1
+    limit: float = math.inf  # s stays at this value once it is reached
+    # Default learning rate by command; for LABELS, with inputs of length 1.
     rates: dict[str, float] = {}
 
 
@@ -56,17 +57,17 @@ class Optimizer:
 class UpdateRule(NamedTuple):
     """An optimizer as plain numbers for kernels; made by `embedx.optimizers.update_rule`."""
 
-    kind: int  # its place among those of the registry with the same `keeps`
+    kind: int  # its index among the optimizers of the registry with the same `keeps`
     keeps: int  # STATELESS, PER_COORDINATE or PER_ROW
     is_ema: bool
     decays_at_zero: bool
     l2: float
-    max_norm: float  # 0 for none
-    limit: float32  # of a state; infinite for none
-    # length to which a row's gradient is clipped if its rate does not adapt; infinite for none
+    max_norm: float  # 0: no limit
+    limit: float32  # maximum of a state; infinite: no limit
+    # Norm to which a row's gradient is clipped if its rate does not adapt; infinite: not clipped.
     max_gradient: float32
-    # Scales the learning rate for an objective's own state: the typical size of the first step of a
-    # single element of a row.
+    # Factor of the learning rate for an objective's own state: the typical size of the first step
+    # of one coordinate of a row.
     state_rate: float32
 
 
@@ -75,14 +76,14 @@ NO_FLAGS = np.zeros(0, np.uint8)
 
 @by_address
 class Table(NamedTuple):
-    """Rows of parameters and what belongs to them."""
+    """Rows of parameters, with the optimizer's state and flags."""
 
     rows: ndarray  # float32 (n, stride)
-    state: ndarray  # float32, the optimizer's: like the rows; (n, 1), one a row; or (0, stride)
-    # float64 (n,): the clock of weight decay when it was last applied to a row; (0,) without
+    state: ndarray  # the optimizer's, float32 (n, stride), (n, 1) or (0, stride)
+    # float64 (n,): the decay clock when weight decay was last applied to a row; (0,) without decay
     decay_clock: ndarray
     state_of: int  # STATELESS, PER_COORDINATE or PER_ROW
-    # uint8 (n,): 1 for rows that skip-gram does not move; (0,) if there are none
+    # uint8 (n,): 1 for rows that skip-gram does not update; (0,) if there are none
     frozen: ndarray = NO_FLAGS
 
 

@@ -1,14 +1,13 @@
-"""Weight decay (`--l2`), exact although a row is only looked at when it is needed; and the longest
-row (`--set max-norm`).
+"""Lazy weight decay (`--l2`), exact although rows are only touched when they are needed; and the
+maximum norm of rows (`--set max-norm`).
 
-Weight decay is that of the mean loss plus l2/2 · |w|² for each step, biases excepted. The decay
-clock counts what every step would have taken away; what has become due since a row was last looked
-at is applied before it is read. By an optimizer that keeps nothing the clock counts -log(1 - lr ·
-l2), and what is applied is the very product of the factors (1 - lr · l2). By others each number of
-a row shrinks at its own rate, e to the power -l2 · Σ lr / divisor(s), so that the gradient and the
-penalty balance where they would for the penalised loss itself: s only changes when a row is looked
-at. (Where s is still 0 for want of any gradient, as for numbers of the hidden layer's start, and
-divisor(0) means nothing, a number stays.)
+Weight decay is that of the mean loss plus l2/2 · |w|² at each step, biases excepted. A decay clock
+sums up the decay of all steps; the decay pending since a row was last read is applied before it is
+read again. For a stateless optimizer the clock counts -log(1 - lr · l2), and the product of the
+factors (1 - lr · l2) is applied. For others each coordinate shrinks by e^(-l2 · Σ lr / divisor(s)),
+so that gradient and penalty balance as in the penalised loss; s does not change between reads.
+(Where s is still 0 because there was no gradient, as for initial values of the hidden layer, and
+divisor(0) only avoids a division by 0, a coordinate does not shrink.)
 """
 
 import math
@@ -22,7 +21,7 @@ from embedx.optimizers.descend import for_each_keeping
 
 @kernel_part
 def clock_step(optimizer, lr):
-    """What one step at rate `lr` adds to the decay clock."""
+    """The increment of the decay clock for one step at rate `lr`."""
     if optimizer.keeps == STATELESS:
         return -math.log1p(-float64(lr) * optimizer.l2)
     return float64(lr) * optimizer.l2
@@ -30,9 +29,7 @@ def clock_step(optimizer, lr):
 
 @kernel_part
 def step_size(optimizer, lr):
-    """The rate for gradients: that of a step taken beside weight decay, where the decay is only
-    applied afterwards.
-    """
+    """The rate for gradients, corrected for weight decay of the step, which is applied later."""
     if optimizer.keeps == STATELESS and optimizer.l2 > 0:
         return float32(lr / (1.0 - lr * optimizer.l2))
     return float32(lr)
@@ -40,9 +37,7 @@ def step_size(optimizer, lr):
 
 @kernel_part
 def decay_row(table, row, n, optimizer, decay_clock):
-    """Apply all the weight decay that is due to the first n numbers of a row; to be called before
-    it is read.
-    """
+    """Apply pending weight decay to the first n numbers of a row, before they are read."""
     if optimizer.l2 > 0:
         due = decay_clock - table.decay_clock[row]
         if due > 0:
@@ -52,19 +47,19 @@ def decay_row(table, row, n, optimizer, decay_clock):
 
 @kernel
 def decay_rows(table, first, last, n, optimizer, decay_clock):
-    """Apply what is due to the rows first:last."""
+    """Apply pending weight decay to the rows first:last."""
     for row in range(first, last):
         decay_row(table, row, n, optimizer, decay_clock)
 
 
 def decay_all(table: Table, n: int, optimizer: UpdateRule, decay_clock: float) -> None:
-    """Apply what is due to every row, as before the whole table is read."""
+    """Apply pending weight decay to every row, before the whole table is read."""
     decay_rows(table, 0, len(table.rows), n, optimizer, decay_clock)
 
 
 @kernel_part
 def _apply(table, row, n, optimizer, due):
-    """Apply so much weight decay to rows[row, :n]."""
+    """Apply weight decay to rows[row, :n], for `due` on the decay clock."""
     if table.state_of == PER_COORDINATE:
         _decay_numbers(optimizer.kind, table, row, n, optimizer, due)
     else:
@@ -76,7 +71,7 @@ def _apply(table, row, n, optimizer, due):
 
 
 def _factor(accumulate, divisor):
-    """What is left of a number with state s."""
+    """The factor by which a number with state s shrinks."""
 
     def factor(s, optimizer, due):
         return exp(float32(-due) / divisor(s)) if s > 0 or optimizer.decays_at_zero else ONE
@@ -85,7 +80,7 @@ def _factor(accumulate, divisor):
 
 
 def _numbers(accumulate, divisor):
-    """Weight decay of rows[row, :n] that each have a state."""
+    """Weight decay of rows[row, :n], where each coordinate has a state."""
     factor = kernel_part(_factor(accumulate, divisor))
 
     def decay(table, row, n, optimizer, due):
@@ -101,7 +96,7 @@ _row_factor = for_each_keeping("per_row", _factor)
 
 @kernel_part
 def shorten(table, row, n, max_norm):
-    """Bring the first n numbers of a row to length max_norm if they are longer."""
+    """Scale the first n numbers of a row down to norm max_norm, if it is larger."""
     square = ZERO
     for d in range(n):
         square += table.rows[row, d] * table.rows[row, d]

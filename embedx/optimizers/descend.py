@@ -1,13 +1,13 @@
-"""A step along the gradient, however rows are stored.
+"""A step along the gradient, for each storage of rows.
 
-    descend_row      rows[row, :n], a vector       skip-gram, hidden layers, output rows of dense
+    descend_row      rows[row, :n], a vector       skip-gram, hidden layers, output rows for dense
                                                    input
-    descend_columns  rows[:, begin:begin + n]      a transposed table: all output rows of sparse
+    descend_columns  rows[:, begin:begin + n]      a transposed table: all output rows, for sparse
                                                    input
-    descend_few      rows[row, d] for some d       drawn output rows of sparse input
+    descend_few      rows[row, d] for some d       drawn output rows, for sparse input
 
-Where the optimizer has a state per row, the whole gradient of a row must be known before its first
-coordinate moves: `row_rate` comes before `descend_few`.
+If the optimizer has a state per row, the whole gradient of a row must be known before a coordinate
+moves: call `row_rate` before `descend_few`.
 """
 
 from collections.abc import Callable
@@ -26,10 +26,10 @@ INFINITE = float32(np.inf)
 
 
 def for_each_keeping(what: str, make: Callable[[Any, Any], Any]) -> Any:
-    """A kernel part `f(optimizer.kind, ...)` that calls make(accumulate, divisor)(...) of that
-    optimizer.
+    """A kernel part `f(optimizer.kind, ...)` that calls make(accumulate, divisor)(...) with the
+    functions of that optimizer.
 
-    what  "per_coordinate" or "per_row": the optimizers to make it for
+    what  "per_coordinate" or "per_row": the state of the optimizers it is for
     """
     return chosen_by_number(
         [kernel_part(make(each.accumulate, each.divisor)) for each in keeping(what)]
@@ -44,9 +44,7 @@ def is_frozen(table, row):
 
 @kernel_part
 def descend_row(table, row, gradient, r, n, optimizer, rate):
-    """One step of rows[row, :n] along -gradient[r, :n], in whole lanes: beyond n gradients are
-    zero.
-    """
+    """Update rows[row, :n] along -gradient[r, :n], in whole vectors: gradients beyond n are 0."""
     if table.state_of == PER_COORDINATE:
         _descend_numbers(optimizer.kind, table, row, 0, gradient, r, 0, n, rate)
     else:
@@ -55,10 +53,10 @@ def descend_row(table, row, gradient, r, n, optimizer, rate):
 
 @kernel_part
 def descend_row_within(table, row, gradient, r, n, optimizer, rate, max_rate, max_length):
-    """The same where all numbers of a row have one rate, which is at most `max_rate`; the step is
-    at most `max_length` long.
+    """`descend_row` for optimizers with one rate for a row: the rate is at most `max_rate`, the
+    length of the step at most `max_length`.
 
-    Where that rate does not adapt, to plain descent or at the limit of a state, the gradient is
+    Where the rate does not adapt, with plain SGD or at the limit of a state, the gradient is
     clipped to `max_gradient`.
     """
     if table.state_of == PER_ROW or optimizer.max_gradient < INFINITE or max_length < INFINITE:
@@ -79,17 +77,13 @@ def descend_row_within(table, row, gradient, r, n, optimizer, rate, max_rate, ma
 
 @kernel_part
 def row_rate(table, row, square, optimizer, rate):
-    """Update the state of a row by the squared length of its gradient; the learning rate of its
-    step.
-    """
+    """Update a row's state by the squared norm of its gradient; return the rate of its step."""
     return _row_rate(optimizer.kind, table.state, row, square, rate)
 
 
 @kernel_part
 def row_divisor(table, row, optimizer):
-    """What the rate of a row was divided by at its last step; 1 where there is not one
-    state a row.
-    """
+    """The divisor of a row's rate at its last step; 1 unless the optimizer has a state per row."""
     return (
         row_state_divisor(optimizer.kind, table.state[row, 0]) if table.state_of == PER_ROW else ONE
     )
@@ -99,7 +93,7 @@ class ColumnGradient(NamedTuple):
     """The gradient of some columns of a transposed table."""
 
     sums: np.ndarray  # float32 (n_rows, n_columns): zero between steps
-    touched: np.ndarray  # int32 (n_rows,): the rows that are not zero
+    touched: np.ndarray  # int32 (n_rows,): the rows with a gradient
     is_touched: np.ndarray  # bool (n_rows,)
 
 
@@ -113,7 +107,7 @@ def new_column_gradient(n_rows: int, n_columns: int) -> ColumnGradient:
 
 @kernel_part
 def touch(gradient, row, n_touched):
-    """Note that a row is not zero; return how many such rows there are."""
+    """Mark a row as having a gradient; return the number of such rows."""
     if not gradient.is_touched[row]:
         gradient.is_touched[row] = True
         gradient.touched[n_touched] = row
@@ -123,9 +117,7 @@ def touch(gradient, row, n_touched):
 
 @kernel_part
 def descend_columns(table, begin, gradient, n_touched, n, optimizer, rate):
-    """One step of columns begin:begin + n, in whole lanes, along -gradient, which is zero
-    afterwards.
-    """
+    """Update columns begin:begin + n, in whole vectors, along -gradient, then zero that."""
     g = gradient.sums
     for k in range(n_touched):
         row = np.int64(gradient.touched[k])
@@ -143,7 +135,7 @@ def descend_columns(table, begin, gradient, n_touched, n, optimizer, rate):
 
 @kernel_part
 def descend_few(table, row, columns, gradient, optimizer, rate):
-    """One step of the numbers rows[row, columns[k]] along -gradient[row, k]."""
+    """Update the numbers rows[row, columns[k]] along -gradient[row, k]."""
     if table.state_of == PER_COORDINATE:
         _descend_few_numbers(optimizer.kind, table, row, columns, gradient, rate)
     else:
@@ -153,18 +145,18 @@ def descend_few(table, row, columns, gradient, optimizer, rate):
 
 @kernel_part
 def _add_multiple(table, row, begin, gradient, r, at, n, rate):
-    """A step at one rate for all numbers."""
+    """A step at one rate for all coordinates."""
     step = splat(float32(-rate))
     for d in range(0, n, SIMD_WIDTH):
         w = load(table.rows, row, begin + d)
         store(table.rows, row, begin + d, multiply_add(step, load(gradient, r, at + d), w))
 
 
-# ---- with the functions of an optimizer
+# ---- the functions of optimizers
 
 
 def _numbers(accumulate, divisor):
-    """The step of many numbers that each have a state."""
+    """The step of adjacent coordinates, each with a state."""
 
     def descend(table, row, begin, gradient, r, at, n, rate):
         step = splat(float32(-rate))
@@ -179,7 +171,7 @@ def _numbers(accumulate, divisor):
 
 
 def _few_numbers(accumulate, divisor):
-    """The step of numbers of a few columns that each have a state."""
+    """The step of coordinates in a few columns, each with a state."""
 
     def descend(table, row, columns, gradient, rate):
         for k in range(columns.size):
@@ -203,8 +195,8 @@ def _rate(accumulate, divisor):
     return rate_of
 
 
-# Each optimizer has a whole loop of its own: were only its steps branches of one loop, the compiler
-# would merge code of several optimizers, and a new one would change the last digits of others.
+# Each optimizer has a whole loop of its own. With one loop that branches at each step, the compiler
+# would merge the code of several optimizers, and a new one would change the last digits of others.
 _descend_numbers = for_each_keeping("per_coordinate", _numbers)
 _descend_few_numbers = for_each_keeping("per_coordinate", _few_numbers)
 number_divisor = for_each_keeping(

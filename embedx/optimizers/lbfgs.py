@@ -1,18 +1,17 @@
-"""L-BFGS: the optimum of all data, by Newton's method with a matrix remembered from the last few
-steps.
+"""L-BFGS: the optimum over all data, by a quasi-Newton method with limited memory.
 
-Byrd, Lu, Nocedal & Zhu 1995, as scipy has it:
+Byrd, Lu, Nocedal & Zhu 1995, by scipy:
     w -= step · H g        H from the last 20 differences of w and g; the step is found by a line
                            search
-A step looks at all data at least once. Keeps some fifty copies of the parameters in float64, so it
-is for small problems, whose optimum it finds to six digits. `embedx.engine.lbfgs` says how.
+A step takes at least one pass over the data. Keeps some fifty copies of the parameters in float64:
+for small problems, whose optimum it finds to six digits. See `embedx.engine.lbfgs`.
 """
 
 from embedx.optimizers.contract import LABELS, Optimizer
 
 
 class Lbfgs(Optimizer):
-    """Declares L-BFGS."""
+    """L-BFGS."""
 
     name = "lbfgs"
     meaning = "L-BFGS to the optimum, each step on all data"

@@ -3,8 +3,8 @@
 Ruiz et al. 2018, appendix, after Kucukelbir et al. 2017:
     s  = g²/10 + 9s/10
     w -= lr · g / (1 + √s)
-Keeps one number for each number of a row, like Adagrad. What is kept is_ema, so that a step never
-becomes small for good; small gradients are followed as they are. The paper takes it with a rate
+Keeps a number for each coordinate, like Adagrad. It is an exponential moving average, so that steps
+do not become small for good; small gradients are hardly rescaled. The paper uses a learning rate
 that falls as 1/√updates.
 """
 
@@ -16,7 +16,7 @@ from embedx.optimizers.contract import LABELS, WORDS, Optimizer
 
 @kernel_part
 def accumulate(s, g):
-    """The fading mean of squared gradients."""
+    """The exponential moving average of squared gradients."""
     return np.float32(0.1) * g * g + np.float32(0.9) * s
 
 
@@ -27,7 +27,7 @@ def divisor(s):
 
 
 class Mixture(Optimizer):
-    """Declares the mixture."""
+    """The mixture of RMSProp and Adagrad."""
 
     name = "mixture"
     meaning = "RMSprop of the augment & reduce paper, which adds 1 to the root"

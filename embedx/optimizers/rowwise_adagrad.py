@@ -1,13 +1,11 @@
-"""Row-wise Adagrad: a row's gradient is divided by the root of the sum of its squared lengths so
-far.
+"""Row-wise Adagrad: a row's gradient is divided by the root of its accumulated squared norms.
 
-Duchi, Hazan & Singer 2011, with one number for each row as Gupta, Bengio & Weston 2014, table 3:
-    s += |g|²                         there divided by the dimension, so that a rate here is
-                                      √dimension times one there
+Duchi, Hazan & Singer 2011, with one accumulator per row as in Gupta, Bengio & Weston 2014, table 3:
+    s += |g|²                         there divided by the dimension: rates here are √dimension
+                                      times those
     w -= lr · g / √s
-Keeps one number for each row: next to no memory, and little time, though a row's gradient is read
-twice. A row's first step has length lr whatever the dimension, so scores of any dimension grow
-alike.
+Keeps one number per row, almost no memory; a row's gradient is read twice, which costs little time.
+The first step of a row has length lr, so that scores grow alike in any dimension.
 """
 
 import numpy as np
@@ -15,13 +13,13 @@ import numpy as np
 from embedx.kernels import kernel_part, square_root
 from embedx.optimizers.contract import LABELS, WORDS, Optimizer
 
-# beside s: a gradient shorter than a millionth moves a row by less than lr
+# Added to s: a gradient of norm below 1e-6 moves a row by less than lr.
 SMALLEST_SQUARE = np.float32(1e-12)
 
 
 @kernel_part
 def accumulate(s, squared_length):
-    """The sum of the squared lengths of a row's gradients."""
+    """The sum of the squared norms of a row's gradients."""
     return s + squared_length
 
 
@@ -32,7 +30,7 @@ def divisor(s):
 
 
 class RowwiseAdagrad(Optimizer):
-    """Declares row-wise Adagrad."""
+    """Row-wise Adagrad."""
 
     name = "rowwise-adagrad"
     meaning = (

@@ -1,12 +1,12 @@
-"""Row-wise Adagrad with momentum, for full gradients: a row follows a fading mean of its gradients.
+"""Row-wise Adagrad with momentum, for full gradients: a row moves along an exponential moving
+average of its gradients.
 
     s += |g|²
     m  = (m + g)/2
-    w -= lr · m̂ / √s          m̂ = m / (1 - 2^-t) in step t: without the zeros that m began with
+    w -= lr · m̂ / √s          m̂ = m / (1 - 2^-t) in step t, the bias-corrected mean
                                (Kingma & Ba 2015, section 3)
-Keeps a table of means and one number for each row. With drawn rows the mean of a row that is not
-drawn would have to go on moving it; so this is for gradients of all data, where every row has one
-at every step.
+Keeps a table of means and one number per row. It is for gradients over all data, where every row
+has one at every step: with drawn rows, those that are not drawn would have to move as well.
 """
 
 import numpy as np
@@ -16,11 +16,11 @@ from embedx.optimizers.contract import COLLAPSED, Optimizer
 
 # measured: docs/constants.md
 MOMENTUM = 0.5
-TINY = float32(1e-12)  # beside √s, for rows without any gradient
+TINY = float32(1e-12)  # added to √s, for rows without a gradient
 
 
 class Means:
-    """The state of a table: float32 (n, 1) sums of squared lengths, and fading means of the
+    """The state of a table: accumulated squared norms, float32 (n, 1), and moving averages of the
     gradients, like the table.
     """
 
@@ -44,7 +44,7 @@ class Means:
 
 
 class RowwiseAdagradMomentum(Optimizer):
-    """Declares row-wise Adagrad with momentum."""
+    """Row-wise Adagrad with momentum."""
 
     name = "rowwise-adagrad-momentum"
     meaning = "rowwise-adagrad with momentum, only for --collapsed"

@@ -1,15 +1,15 @@
-"""Stochastic gradient descent, plain.
+"""Plain stochastic gradient descent.
 
 Robbins & Monro 1951:
     w -= lr · g
-Keeps nothing. The steps of frequent rows and of rare ones have one rate, which has to suit both.
+Stateless. Frequent and rare rows have the same learning rate.
 """
 
 from embedx.optimizers.contract import LABELS, WORDS, Optimizer
 
 
 class StochasticGradientDescent(Optimizer):
-    """Declares stochastic gradient descent."""
+    """Stochastic gradient descent."""
 
     name = "sgd"
     meaning = "plain SGD, as in word2vec"

@@ -1,5 +1,5 @@
-"""Negative samplers: which output rows are candidates beside the positives. The registry, one line
-each; see `contract`.
+"""The registry of negative samplers, one line each: which output rows are candidates in addition to
+the positives. See `contract`.
 """
 
 from collections.abc import Iterable
@@ -24,7 +24,7 @@ REGISTRY = (
 
 
 def _wrong(sampler: Any) -> str:
-    """What is wrong with a sampler from elsewhere; "" if nothing is."""
+    """Why a sampler of another package cannot be used; "" if it can."""
     problem = wrong_class(sampler, Sampler, ("name", "meaning", "candidates"))
     return problem or wrong_settings(sampler.Settings, __name__)
 
@@ -36,8 +36,8 @@ SAMPLERS: Registry[type[Sampler]] = Registry(
 
 
 def names_of(candidates: Iterable[Candidates], default: str) -> tuple[str, ...]:
-    """The samplers that give these candidates, in this order; of those that draw, the one called
-    `default` comes first.
+    """The samplers of these kinds of candidates, in this order; of those that draw, `default` comes
+    first.
     """
     names = []
     for kind in candidates:
@@ -52,7 +52,7 @@ def first_drawn(names: Iterable[str]) -> str:
 
 
 def own_options(options: Options) -> Record:
-    """Those of the options that are settings of a sampler's own."""
+    """The options that are settings of some sampler."""
     own = {setting for each in SAMPLERS.values() for setting in settings_of(each.Settings)}
     return {name: value for name, value in options.items() if name in own}
 
@@ -60,10 +60,11 @@ def own_options(options: Options) -> Record:
 def make(
     name: str, options: Options, *, replacement: bool = True, corrected: bool = False
 ) -> Sampler:
-    """The sampler of that name with its own settings among `options`, for an objective whose
-    predictions are `corrected` for the noise, or are not.
+    """The sampler called `name`, with its settings from `options`.
 
-    Raises `EmbedxError` if the options hold a setting of another sampler alone.
+    corrected  whether the objective corrects its predictions for the noise
+
+    Raises `EmbedxError` if the options have a setting that only other samplers take.
     """
     found = SAMPLERS[name]
     own = settings_of(found.Settings)
@@ -86,11 +87,11 @@ def with_warm_up(
     replacement: bool = True,
     corrected: bool = False,
 ) -> tuple[Sampler, Sampler | None]:
-    """The sampler of that name and, if it retrieves rows, the first of those `taken` that draws,
-    which does until it can.
+    """(sampler, warm-up sampler): the sampler called `name` and, if it retrieves rows, the first of
+    `taken` that draws, which is used during warm-up.
 
-    `options` hold settings of the sampler's own; of what draws, where rows are retrieved. Raises
-    `EmbedxError` as `make` does.
+    `options` have the settings of the sampler, or of the warm-up sampler if there is one. Raises
+    `EmbedxError` like `make`.
     """
     if SAMPLERS[name].candidates != "retrieved":
         return make(name, options, replacement=replacement, corrected=corrected), None
@@ -102,8 +103,8 @@ def with_warm_up(
 def prepared(
     both: tuple[Sampler, Sampler | None], counts: np.ndarray, paths: Paths | None
 ) -> tuple[Sampler, Sampler | None]:
-    """A sampler and what draws before it, once they know how often each class occurs, int64 (K,),
-    and the objective's tree.
+    """A sampler and its warm-up sampler, prepared for class counts, int64 (K,), and the tree of the
+    objective.
     """
     sampler, warm_up = both
     sampler.prepare(counts, paths=paths)
@@ -113,9 +114,7 @@ def prepared(
 
 
 def recorded(settings: Options, *, replacement: bool) -> Sampler:
-    """The sampler that a saved model was trained with, from the settings beside it; all rows where
-    none is named.
-    """
+    """The sampler of a saved model, from its settings; `All` if they name none."""
     name = settings.get("sampler") or "all"
     if name not in SAMPLERS:
         raise SettingError("sampler", name, choice(name, SAMPLERS))

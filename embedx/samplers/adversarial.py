@@ -1,17 +1,17 @@
-"""Adversarial noise: draws labels that are likely for the input, by a tree that is fitted to the
-training data beforehand.
+"""Adversarial noise: draws labels that are likely for the input, by a tree fitted to the training
+data before training.
 
-Bamler & Mandt 2020, "Extreme classification via adversarial softmax approximation". The tree
-(`tree`) takes the inputs reduced to a few `principal_components`. A draw walks it in O(k log K),
-and log p(label | input) is known for every label: objectives weigh draws by it, and negative
-sampling corrects its predictions (eq. 5). Positives may be drawn as well, as theorem 1 requires.
-The gradient of negative sampling has the least noise where p is the distribution of the data
-(theorem 2).
+Bamler & Mandt 2020, "Extreme classification via adversarial softmax approximation". The input of
+the tree (`tree`) is reduced to a few `principal_components`. A draw takes O(k log K), and log
+p(label | input) is known for every label: objectives weight draws by it, and negative sampling
+corrects its predictions (eq. 5). Positives may be drawn as well, as theorem 1 requires. The
+gradient of negative sampling has the least variance if p is the distribution of the data (theorem
+2).
 
-Two things differ from the authors' code. It splits a node's labels by the first eigenvector alone;
-this one alternates, as in the paper. It draws by the tree alone; here a share of the draws may be
-uniform, so that no label's probability is below share / K and no importance weight above K / share
-(defensive importance sampling, Hesterberg 1995).
+There are two differences from the authors' code. It splits the labels of a node by the first
+eigenvector alone; this one alternates, as in the paper. It draws by the tree alone; here a share of
+the draws may be uniform, so that no label's probability is below share / K and no importance weight
+above K / share (defensive importance sampling, Hesterberg 1995).
 """
 
 import dataclasses
@@ -40,9 +40,9 @@ from embedx.settings import Settings, param
 # The default of the authors' code. The paper's 0.1 gives the same accuracy and a lower likelihood
 # (eval/results/defaults.md#what-was-found).
 TREE_L2 = 1.0
-# Where predictions are not corrected for the noise (eval/results/defaults.md#what-was-found).
+# Default if predictions are not corrected for the noise (eval/results/defaults.md#what-was-found).
 UNIFORM_SHARE = 0.3
-# Places of the constants behind the biases of the tree.
+# Places of the constants, behind the biases of the tree.
 SHARE = 0
 LOG_TREE_SHARE = 1
 LOG_UNIFORM = 2
@@ -50,7 +50,7 @@ N_CONSTANTS = 3
 # Counters of random numbers that no level of a tree uses.
 IS_UNIFORM = uint64(2**32)
 UNIFORM = uint64(2**32 + 1)
-# Below this expected number of draws, the probability to be drawn at least once equals it.
+# Expected number of draws up to which it equals the probability of at least one draw.
 FEW = float32(1e-4)
 ARRAYS = ("projection", "offset", "weights", "biases", "leaves")
 
@@ -83,7 +83,7 @@ class AdversarialSettings(Settings, by_set=True):
 
 @kernel
 def sample(data, key, stream, first, n, n_excluded, workspace):
-    """Draw n rows with replacement, each by a walk down the tree; see `contract`."""
+    """Draw n rows with replacement, each from the tree or uniformly; see `contract`."""
     n_inner = data.weights.shape[0]
     n_classes = data.rows.size - (n_inner + 1)
     share = data.values[n_inner + SHARE]
@@ -105,7 +105,7 @@ def sample(data, key, stream, first, n, n_excluded, workspace):
 
 @kernel_part
 def _log_mixed(log_p, values, n_inner):
-    """log of the probability at a draw, from that of a walk down the tree."""
+    """The log-probability of a row at a draw, from its log-probability in the tree."""
     if values[n_inner + SHARE] == 0:
         return log_p
     log_uniform = values[n_inner + LOG_UNIFORM]
@@ -114,7 +114,7 @@ def _log_mixed(log_p, values, n_inner):
 
 @kernel_part
 def _log_p(data, key, row):
-    """log of the probability of a row at a draw."""
+    """The log-probability of a row at a draw."""
     n_inner = data.weights.shape[0]
     leaf = int64(data.rows[n_inner + 1 + row])
     return _log_mixed(
@@ -126,7 +126,7 @@ def _log_p(data, key, row):
 
 @kernel_part
 def _log_drawn_at_all(log_p, log_n, n):
-    """log of the probability to be drawn at least once in n draws."""
+    """The log-probability of at least one hit in n draws."""
     if log_p + log_n < np.log(FEW):
         return log_p + log_n
     p = min(np.exp(float64(log_p)), 1 - 1e-12)
@@ -143,7 +143,7 @@ def log_expected_count(data, key, n_drawn, n_excluded, rows, n, out):
 
 @kernel
 def log_drawn_at_all(data, key, n_drawn, n_excluded, rows, n, out):
-    """log of the probability to be drawn at least once, where a row counts once; see `contract`."""
+    """The log-probability of at least one draw, where a row counts once; see `contract`."""
     log_n = float32(np.log(max(n_drawn, 1)))
     for k in range(n):
         out[k] = _log_drawn_at_all(_log_p(data, key, int64(rows[k])), log_n, max(n_drawn, 1))
@@ -151,9 +151,7 @@ def log_drawn_at_all(data, key, n_drawn, n_excluded, rows, n, out):
 
 @kernel
 def _count(log_p, values, n, counts_repeats):
-    """Overwrite log p (rows, n_classes) of the tree by the log of the expected count of each class
-    among n draws.
-    """
+    """Overwrite the tree's log p, (rows, n_classes), by log expected counts among n draws."""
     log_n = float32(np.log(n))
     n_inner = values.size - N_CONSTANTS
     for i in range(log_p.shape[0]):
@@ -169,7 +167,8 @@ class Adversarial(Sampler):
     Settings = AdversarialSettings
     conditional = True
     sample = staticmethod(sample)
-    projection: Projection  # fitted or restored, as the tree
+    # Set by `fit` or `restore`.
+    projection: Projection
     tree: Tree
 
     def __init__(self, settings: Any, *, replacement: bool = True) -> None:
@@ -245,8 +244,8 @@ class Adversarial(Sampler):
         self.tree = Tree(weights, biases, label_of_leaf, leaf_of_label)
 
     def _check_fit(self, arrays: Mapping[str, ndarray]) -> None:
-        """Raise `DataError` where saved arrays, which compiled code would take as they are, do not
-        fit.
+        """Raise `DataError` if shapes or values of saved arrays are not valid: compiled code does
+        not check them.
         """
         stride, n_leaves = padded(self.settings.tree_features), n_leaves_for(len(self.counts))
         shapes = (
@@ -273,7 +272,7 @@ class Adversarial(Sampler):
             not_one = f"not a leaf of its own, of {n_leaves:,}, for each label"
             raise DataError("noise_leaves.npy", None, not_one, REMEDY)
 
-    # ---- what is drawn
+    # ---- draws and their probabilities
 
     def data(self, n_draws: int) -> SamplerData:
         rows = np.concatenate([self.tree.label_of_leaf, self.tree.leaf_of_label])
@@ -291,8 +290,8 @@ class Adversarial(Sampler):
 
     @property
     def _values(self) -> ndarray:
-        """float32 (n_leaves - 1 + N_CONSTANTS,): the tree's biases, then the constants of the
-        mixture.
+        """The tree's biases, then the constants of the mixture, float32 (n_leaves - 1 +
+        N_CONSTANTS,).
         """
         share = float(self.settings.uniform_share or 0)
         with np.errstate(divide="ignore"):
@@ -301,7 +300,7 @@ class Adversarial(Sampler):
 
 
 def _compile() -> None:
-    """Compile or load the kernels, so that their time does not count as fitting."""
+    """Compile or load the kernels, so that their compile time does not count as `fit_seconds`."""
     inputs = np.eye(4, dtype=float32)
     features, pairs = (
         projected(inputs, fit_projection(inputs, 2)),

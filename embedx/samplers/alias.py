@@ -1,9 +1,9 @@
 """Draws with replacement from any fixed distribution in constant time: Walker's alias method, by
 Vose's algorithm (1991).
 
-Column k of the table is kept with a probability of its own, a float32, and replaced by its alias
-otherwise. One uniform number with 53 bits chooses the column and, by its fractional part, between
-the two.
+Column k of the table is kept with a certain probability, a float32, and otherwise replaced by its
+alias. One uniform number of 53 bits chooses both: its integer part the column, its fraction between
+column and alias.
 """
 
 import abc
@@ -24,8 +24,8 @@ class AliasTable(NamedTuple):
 
 
 def alias_table(weights: ndarray) -> AliasTable:
-    """A table whose draws k have probability weights[k] / sum(weights); weights are finite, not
-    negative, not all zero.
+    """The table that draws k with probability weights[k] / sum(weights); weights are finite and
+    non-negative, and not all zero.
     """
     probability = np.asarray(weights, float64)
     total = probability.sum()
@@ -40,8 +40,8 @@ def alias_table(weights: ndarray) -> AliasTable:
 
 @kernel
 def _pair_up(scaled, keep, other, light, heavy):
-    """Fill `keep` and `other`: each light column is topped up by a heavy one. Overwrites `scaled`,
-    the probabilities times n.
+    """Fill `keep` and `other`: a heavy column fills up each light one. Overwrites `scaled`, the
+    probabilities times n.
     """
     n_light = 0
     n_heavy = 0
@@ -66,7 +66,7 @@ def _pair_up(scaled, keep, other, light, heavy):
 
 @kernel_part
 def draw(table, key, counter):
-    """One draw: number `counter` of the stream `key`."""
+    """One draw, by number `counter` of the stream `key`."""
     x = uniform(key, counter) * table.keep.size
     column = int64(x)
     if x - column < table.keep[column]:
@@ -88,14 +88,14 @@ def sample(data, key, stream, first, n, n_excluded, workspace):
 
 @kernel
 def log_expected_count(data, key, n_drawn, n_excluded, rows, n, out):
-    """From `log_expected`, computed for the number of draws; see `contract`."""
+    """Copy from `log_expected`, computed for the number of draws; see `contract`."""
     for k in range(n):
         out[k] = data.log_expected[rows[k]]
 
 
 class AliasSampler(Sampler, abc.ABC):
-    """Draws from a distribution over the classes that is the same for every input; a subclass gives
-    the distribution.
+    """Draws from a fixed distribution over the classes, the same for every input; a subclass
+    defines it.
     """
 
     candidates: Candidates = "drawn"
@@ -104,9 +104,7 @@ class AliasSampler(Sampler, abc.ABC):
 
     @abc.abstractmethod
     def probabilities(self, counts: ndarray) -> ndarray:
-        """float64 (n_classes,), proportional to q, for classes that occur `counts` times, int64
-        (n_classes,).
-        """
+        """Numbers proportional to q, float64 (n_classes,), for class counts, int64 (n_classes,)."""
 
     def prepare(self, counts: ndarray, *, paths: Paths | None = None) -> None:
         super().prepare(counts, paths=paths)
@@ -118,7 +116,7 @@ class AliasSampler(Sampler, abc.ABC):
         return self._noise
 
     def expected_counts(self, n_draws: int) -> ndarray:
-        """float64 (n_classes,): the expected count of each class among `n_draws` draws."""
+        """The expected count of each class among `n_draws` draws, float64 (n_classes,)."""
         return n_draws * self.noise if self.replacement else drawn_at_all(self.noise, n_draws)
 
     def log_noise(self, n_draws: int) -> ndarray:
@@ -133,5 +131,5 @@ class AliasSampler(Sampler, abc.ABC):
 
 
 def drawn_at_all(noise: ndarray, n_draws: int) -> ndarray:
-    """float64 (n_classes,): the probability of each class to be drawn at least once."""
+    """The probability that each class is drawn at least once, float64 (n_classes,)."""
     return -np.expm1(n_draws * np.log1p(-np.minimum(noise, 1 - 1e-12)))

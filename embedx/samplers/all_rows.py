@@ -6,9 +6,7 @@ from embedx.samplers.contract import Sampler
 
 @kernel
 def sample_first(data, key, stream, first, n, n_excluded, workspace):
-    """Each of the first n rows once; see `contract`. The engine draws as many as there are, or
-    none.
-    """
+    """Draw each of the first n rows once; see `contract`. The engine asks for all rows or none."""
     for row in range(n):
         workspace.rows[row] = row
     return n

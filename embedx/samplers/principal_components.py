@@ -1,9 +1,9 @@
 """Inputs reduced to a few whitened features: principal components, by a randomised method.
 
-Halko, Martinsson & Tropp 2011, "Finding structure with randomness", algorithm 4.4 with the rows
-centred: a random subspace of the feature space, a few directions larger than what is wanted, is
-multiplied by the covariance matrix some times and orthonormalised each time. The covariance matrix
-itself is never formed, only its products with the subspace, from a sample of rows.
+Halko, Martinsson & Tropp 2011, "Finding structure with randomness", algorithm 4.4 with centred
+rows: a random subspace of the feature space, with a few more directions than components, is
+repeatedly multiplied by the covariance matrix and orthonormalised. The covariance matrix itself is
+never computed, only its products with the subspace, from a sample of rows.
 """
 
 from typing import Any, NamedTuple
@@ -13,13 +13,14 @@ from numpy import float32, float64, ndarray
 
 from embedx.kernels import aligned_zeros
 
-# Rows that components are computed from; more change them by less than their sampling error.
+# Maximum number of rows that components are computed from; more change them by less than their
+# sampling error.
 MAX_ROWS = 1 << 14
 # Additional directions, and products with the covariance matrix: the usual choices (Halko et al.
 # 2011, section 1.3).
 OVERSAMPLING = 10
 PRODUCTS = 4
-# Relative to the variance of the first component; one with less is rounding error.
+# Relative to the variance of the first component; smaller variances are rounding errors.
 MIN_VARIANCE = 1e-6
 
 

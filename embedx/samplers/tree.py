@@ -1,4 +1,4 @@
-"""A balanced binary tree over labels that predicts p(label | features), fitted to pairs of inputs
+"""A balanced binary tree over labels that predicts p(label | features), fitted to pairs of features
 and labels.
 
 Bamler & Mandt 2020, "Extreme classification via adversarial softmax approximation", section 3:
@@ -7,13 +7,13 @@ Bamler & Mandt 2020, "Extreme classification via adversarial softmax approximati
                    + to the right child, - to the left
 
 The tree is perfect: node v has the children 2v + 1 and 2v + 2, and the leaves follow the inner
-nodes. Where the labels are no power of two, the leaves left over are padding. A node with labels on
-its right side alone has w = 0 and the bias CERTAIN: its left side has probability e^-CERTAIN, which
+nodes. If the number of labels is no power of two, some leaves are padding. A node with labels on
+its right side only has w = 0 and the bias CERTAIN: its left side has probability e^-CERTAIN, which
 is 0 in float32 and float64, so that padding is never drawn and the probabilities of the labels sum
 to one.
 
-It is fitted from the root on (section 3, "greedy model fitting"). At each node the labels are split
-into halves by turns:
+It is fitted from the root down (section 3, "greedy model fitting"). The labels of a node are split
+into halves by alternating two steps:
 
     eq. 8   (w, b) maximise Σ over the node's pairs of log σ(ζ_y (w·x + b)) - λ (|w|² + b²),
             by Newton's method
@@ -21,8 +21,8 @@ into halves by turns:
             Δ_y = Σ over the pairs of y of (w·x + b) goes right
 
 until no label changes sides. The first split is by the dominant eigenvector of the covariance of
-the labels' sums of x, b = 0. Δ_y = w·s_y + n_y b needs those sums s_y and counts n_y alone, so that
-splitting costs nothing beside Newton's method.
+the labels' sums of x, with b = 0. Δ_y = w·s_y + n_y b depends only on these sums s_y and the counts
+n_y, so that splitting costs nothing compared with Newton's method.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -36,21 +36,22 @@ from embedx.samplers.contract import Pairs
 
 # Bias of a node with labels on one side; finite, as saved parameters must be.
 CERTAIN = float32(1e4)
-# Rounds of Newton's method and a new split; most nodes converge in 3 to 6.
+# Rounds of Newton's method and a new split. Most nodes converge in 3 to 6.
 MAX_ROUNDS = 20
 MAX_NEWTON_STEPS = 20
-# Halvings of a step that lowers the objective.
+# Maximum number of halvings of a step that lowers the objective.
 MAX_HALVINGS = 10
-# Newton's method ends where a step would gain fewer nats per pair; between splits it is less exact.
+# Gain of a step, in nats per pair, below which Newton's method ends; between splits it is less
+# exact.
 TOLERANCE = 1e-7
 TOLERANCE_BETWEEN_SPLITS = 1e-3
-# Pairs of a node that Newton's method sees: a thousand for each parameter.
+# Maximum number of pairs of a node for Newton's method: a thousand for each parameter.
 MAX_PAIRS = 1 << 14
 # Steps of the power method, whose result is only the first split.
 POWER_STEPS = 30
 # Chunks of a level's nodes per thread; a thread takes the next when it is free.
 CHUNKS = 32
-# Inputs whose nodes are scored at a time.
+# Number of inputs whose nodes are scored at a time.
 BATCH = 256
 
 
@@ -74,9 +75,9 @@ def n_leaves_for(n_labels: int) -> int:
 class _Labels(NamedTuple):
     """The labels while the tree is fitted."""
 
-    # int32 (n_labels,): labels by node, those of its left child first
+    # int32 (n_labels,): labels by node; within a node, those of its left child first
     order: ndarray
-    # float64 (n_labels, k + 1): weighted sums of a label's features, and the sum of its weights
+    # float64 (n_labels, k + 1): weighted sum of a label's features, and its summed weight
     sums: ndarray
     gain: ndarray  # float64 (n_labels,): Δ
     side: ndarray  # int8 (n_labels,): 1 right, 0 left
@@ -96,10 +97,9 @@ class _Workspace(NamedTuple):
 def fit_tree(
     features: ndarray, n_features: int, pairs: Pairs, *, l2: float, threads: int = 1
 ) -> Tree:
-    """The tree of these pairs; the same whatever the number of threads.
+    """The tree fitted to these pairs; it does not depend on the number of threads.
 
-    features  float32 (n, stride), of which the first n_features columns count and the others are
-              zero
+    features  float32 (n, stride); the columns after the first n_features are zero
     """
     n_labels, width = len(pairs.offsets) - 1, n_features + 1
     n_leaves = n_leaves_for(n_labels)
@@ -150,7 +150,7 @@ def fit_tree(
 
 @kernel
 def _sum_features(features, pairs, sums):
-    """Write each label's weighted sum of features, and sum of weights."""
+    """Write the weighted sum of features and the summed weight of each label."""
     k = sums.shape[1] - 1
     for y in range(sums.shape[0]):
         for p in range(pairs.offsets[y], pairs.offsets[y + 1]):
@@ -165,7 +165,7 @@ def _fit_nodes(
 ):
     """Fit nodes first:last of a level; node j has the labels order[bounds[j]:bounds[j + 1]].
 
-    The labels of each node are reordered: those of its left child come first.
+    Reorders the labels of each node: those of its left child come first.
     """
     k = workspace.theta.size - 1
     n_above = bounds.size - 2  # nodes of the levels before
@@ -207,8 +207,8 @@ def _fit_nodes(
 
 @kernel_part
 def _dominant_eigenvector(labels, low, high, workspace):
-    """Write to theta the dominant eigenvector of the covariance of a node's sums of features, and b
-    = 0: the power method.
+    """Write to theta the dominant eigenvector of the covariance of the sums of a node's labels, by
+    the power method, and b = 0.
     """
     mean = workspace.before
     theta = workspace.theta
@@ -255,8 +255,8 @@ def _inner(x, y):
 
 @kernel_part
 def _split(labels, low, middle, high, workspace):
-    """How many labels changed sides; moves the labels with the largest Δ, by the present (w, b), to
-    `middle` and after it.
+    """Move the labels with the largest Δ, at the current (w, b), to `middle` and after it; return
+    the number of labels that changed sides.
     """
     for at in range(low, high):
         y = labels.order[at]
@@ -275,11 +275,11 @@ def _split(labels, low, middle, high, workspace):
 
 @kernel_part
 def _ascend(features, pairs, order, low, middle, high, n_pairs, l2, tolerance, workspace):
-    """Bring theta to the maximum of eq. 8 for labels order[low:middle] left, order[middle:high]
-    right, by Newton's method.
+    """Move theta to the maximum of eq. 8, with labels order[low:middle] left and
+    order[middle:high] right, by Newton's method.
 
-    A step that lowers the objective is halved, at most MAX_HALVINGS times, and else undone. The
-    objective is strictly concave: it has one maximum.
+    A step that lowers the objective is halved up to MAX_HALVINGS times, then undone. The objective
+    is strictly concave, so it has one maximum.
     """
     theta, before, step = workspace.theta, workspace.before, workspace.step
     value, total = _gradient_and_hessian(
@@ -309,11 +309,10 @@ def _ascend(features, pairs, order, low, middle, high, n_pairs, l2, tolerance, w
 
 @kernel_part
 def _gradient_and_hessian(features, pairs, order, low, middle, high, n_pairs, l2, workspace):
-    """The value of eq. 8 at theta and the sum of weights; writes the gradient and minus the lower
+    """(value of eq. 8 at theta, sum of weights); writes the gradient, and the negative of the lower
     half of the Hessian.
 
-    Of a node with more than MAX_PAIRS pairs only every second, third, ... is used, with that
-    weight.
+    Of more than MAX_PAIRS pairs, only one in n is used, with weight n.
     """
     x = workspace.x
     theta = workspace.theta
@@ -355,8 +354,8 @@ def _gradient_and_hessian(features, pairs, order, low, middle, high, n_pairs, l2
 
 @kernel_part
 def _newton_step(workspace):
-    """The expected gain of the step hessian⁻¹ gradient, which it writes; by Cholesky's
-    decomposition of the lower half.
+    """Write the step hessian⁻¹ gradient, by Cholesky's decomposition of the lower half; return its
+    expected gain.
     """
     h, step, gradient = workspace.hessian, workspace.step, workspace.gradient
     n = step.size
@@ -376,7 +375,7 @@ def _newton_step(workspace):
 
 
 def log_probabilities(tree: Tree, features: ndarray) -> ndarray:
-    """log p of every label, float32 (n, n_labels), by one pass down the tree."""
+    """log p of every label, float32 (n, n_labels), in one pass down the tree."""
     out = np.empty((len(features), len(tree.leaf_of_label)), float32)
     nodes = np.empty(2 * len(tree.label_of_leaf) - 1, float32)
     for start in range(0, len(features), BATCH):
@@ -387,7 +386,7 @@ def log_probabilities(tree: Tree, features: ndarray) -> ndarray:
 
 @kernel
 def _down(scores, leaf_of_label, nodes, out):
-    """Write to out (n, n_labels) the sums of log σ(±scores) (n, nodes) along the paths to the
+    """Write to `out`, (n, n_labels), the sums of log σ(±scores), (n, nodes), along the paths to the
     labels.
     """
     n_inner = scores.shape[1]
@@ -403,14 +402,14 @@ def _down(scores, leaf_of_label, nodes, out):
 
 
 def log_likelihood(tree: Tree, features: ndarray, pairs: Pairs) -> float:
-    """Mean log p of the pairs."""
+    """The weighted mean log p of the pairs."""
     total = _log_likelihood(tree, features, pairs)
     return total / max(pairs.weights.sum(dtype=float64), 1e-30)
 
 
 @kernel
 def _log_likelihood(tree, features, pairs):
-    """Weighted sum of log p of the pairs."""
+    """The weighted sum of log p of the pairs."""
     total = 0.0
     for y in range(tree.leaf_of_label.size):
         leaf = int64(tree.leaf_of_label[y])
@@ -424,7 +423,7 @@ def _log_likelihood(tree, features, pairs):
 
 @kernel_part
 def path_log_probability(weights, biases, leaf, features, i):
-    """log of the probability that features[i] leads to this leaf."""
+    """The log-probability of a leaf given features[i]."""
     log_p = ZERO
     node = weights.shape[0] + leaf
     while node > 0:

@@ -1,4 +1,4 @@
-"""Uniform noise: every class is as likely to be drawn as any other, with replacement or without.
+"""Uniform noise: all classes are equally likely, with or without replacement.
 
 Without replacement n distinct classes are drawn among the K - n_excluded that are not excluded; the
 expected count of each is n / (K - n_excluded).
@@ -33,7 +33,7 @@ def sample_distinct(data, key, stream, first, n, n_excluded, workspace):
     for d in range(n):
         last = n_free - n + d
         rank = min(np.int64(uniform(stream, first + np.uint64(d)) * (last + 1)), last)
-        # an unused place of the filter means that the rank is new
+        # If its place in the filter is unused, the rank is new.
         if seen[rank % FILTER_SIZE] >= 0:
             for before in range(d):
                 if rows[before] == rank:
@@ -53,7 +53,7 @@ def sample_distinct(data, key, stream, first, n, n_excluded, workspace):
 
 @kernel
 def log_expected_distinct(data, key, n_drawn, n_excluded, rows, n, out):
-    """n_drawn of the rows that are not excluded; see `contract`."""
+    """Overwrite `out` by log(n_drawn / number of rows that are not excluded); see `contract`."""
     n_free = data.log_expected.size - n_excluded
     log_expected = np.float32(np.log(max(n_drawn, 1) / n_free)) if n_free > 0 else ZERO
     for k in range(n):

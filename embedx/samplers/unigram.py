@@ -1,4 +1,4 @@
-"""Unigram noise: classes are drawn by a power of how often they occur.
+"""Unigram noise: classes are drawn with probability proportional to a power of their count.
 
 Mikolov et al. 2013, "Distributed representations of words and phrases and their compositionality",
 the power 0.75. A class that never occurred counts as seen once.

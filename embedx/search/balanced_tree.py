@@ -2,9 +2,10 @@
 half of its vectors.
 
 As in Parabel (Prabhu et al. 2018, "Parabel: partitioned label trees for extreme classification with
-application to dynamic search advertising"): two centroids are drawn from a node's vectors, each
-vector is scored by its similarity with the one minus that with the other, and the upper half by
-that score makes the next first centroid, until the sum of similarities hardly grows.
+application to dynamic search advertising"): two centroids are drawn from the vectors of a node, and
+each vector is scored by its similarity to the first minus that to the second. The half with the
+highest scores becomes the first cluster, the rest the second, and so on until the sum of
+similarities hardly grows.
 """
 
 from queue import SimpleQueue
@@ -21,12 +22,12 @@ from embedx.kernels.threads import in_threads
 
 N_ITERATIONS = 20
 MIN_GAIN = 1e-3  # relative, of the sum of similarities
-SAMPLE = 8192  # vectors of a node, by which its clusters are found first
-NODES_PER_THREAD = 4  # so that threads end at about the same time
+SAMPLE = 8192  # vectors by which the clusters of a large node are found first
+NODES_PER_THREAD = 4  # several, so that threads end at about the same time
 
 
 class SparseVectors(NamedTuple):
-    """Vectors of length one: that of k has values[offsets[k]:offsets[k + 1]] at these columns."""
+    """Sparse vectors of norm 1: vector k has values[offsets[k]:offsets[k + 1]] at these columns."""
 
     offsets: ndarray  # int64 (n + 1,)
     columns: ndarray  # int32
@@ -34,21 +35,21 @@ class SparseVectors(NamedTuple):
 
 
 class Workspace(NamedTuple):
-    """One worker's memory."""
+    """A worker's buffers."""
 
-    sums: ndarray  # float32 (n_columns, 2): of the vectors of either half; zero between calls
-    dots: ndarray  # float32 (n, 2): of the vector at each place of the order with either sum
-    score: ndarray  # float32 (n,): by vector, how much more similar it is to the second half
-    half: ndarray  # int8 (n,): by vector, the half that it is in
+    sums: ndarray  # float32 (n_columns, 2): sum of the vectors of each half; zero between calls
+    dots: ndarray  # float32 (n, 2): inner products of the vector at each place with both sums
+    score: ndarray  # float32 (n,): by vector, similarity to the second half minus that to the first
+    half: ndarray  # int8 (n,): by vector, its half
 
 
 @kernel
 def halve_nodes(vectors, order, edges, keys, level, end_level, node, depth, workspace):
-    """Halve a node of a level and the nodes below it, as far as those of `end_level`, by which node
-    j of the level is an ordered pair of clusters.
+    """Halve a node of `level` and all nodes below it, down to but without `end_level`: each then is
+    an ordered pair of clusters.
 
-    edges  int64 (2^depth + 1,): where the leaves begin in the order
-    keys   uint64 (2^depth - 1,): of the random numbers of each node, level by level
+    edges  int64 (2^depth + 1,): the first place of each leaf in the order
+    keys   uint64 (2^depth - 1,): keys of the random numbers of each node, level by level
     """
     for below in range(level, end_level):
         first = node << (below - level)
@@ -61,8 +62,8 @@ def halve_nodes(vectors, order, edges, keys, level, end_level, node, depth, work
 
 @kernel_part
 def _halve(vectors, order, begin, end, key, workspace):
-    """Bring order[begin:end] into an order in which the first half, the larger by one of an odd
-    number, is one cluster.
+    """Reorder order[begin:end] so that each half is a cluster; of an odd number the first half is
+    the larger.
 
     A large node is clustered by a sample of its vectors first.
     """
@@ -74,7 +75,7 @@ def _halve(vectors, order, begin, end, key, workspace):
             place = begin + k * (n // n_sampled)
             order[begin + k], order[place] = order[place], order[begin + k]
     first = begin + low_half_below(bits(key, uint64(0)), n_sampled)
-    second = begin + low_half_below(bits(key, uint64(1)), n_sampled - 1)  # of the others
+    second = begin + low_half_below(bits(key, uint64(1)), n_sampled - 1)  # differs from the first
     second += second >= first
     _add(vectors, order[first], workspace.sums, 0)
     _add(vectors, order[second], workspace.sums, 1)
@@ -87,10 +88,10 @@ def _halve(vectors, order, begin, end, key, workspace):
 
 @kernel_part
 def _two_means(vectors, order, begin, end, norms, workspace):
-    """Order the vectors of order[begin:end] by two clusters of equal size, and sum those of either;
-    return the lengths of both sums.
+    """Order order[begin:end] by two clusters of equal size, and sum up the vectors of each; return
+    the norms of both sums.
 
-    norms  the lengths of the sums to start from
+    norms  the norms of the initial sums
     """
     sums = workspace.sums
     dots = workspace.dots
@@ -130,7 +131,7 @@ def _two_means(vectors, order, begin, end, norms, workspace):
 
 @kernel_part
 def _norm(square):
-    """The root of a sum of squares as it comes from rounded numbers, above 0."""
+    """The root of a sum of squares, which rounding may have made negative; above 0."""
     return max(np.sqrt(max(square, ZERO)), float32(1e-12))
 
 
@@ -143,7 +144,7 @@ def _add(vectors, i, sums, half):
 
 @kernel_part
 def _move(vectors, i, sums, half):
-    """Add vector i to the sum of a half, and take it from that of the other."""
+    """Add vector i to the sum of a half, and subtract it from that of the other."""
     for at in range(vectors.offsets[i], vectors.offsets[i + 1]):
         sums[vectors.columns[at], half] += vectors.values[at]
         sums[vectors.columns[at], 1 - half] -= vectors.values[at]
@@ -163,7 +164,7 @@ def _dots(vectors, i, sums):
 
 @kernel_part
 def _clear(vectors, order, begin, end, sums):
-    """Zero what the vectors order[begin:end] have added."""
+    """Set the sums to zero at the columns of the vectors order[begin:end]."""
     for k in range(begin, end):
         i = order[k]
         for at in range(vectors.offsets[i], vectors.offsets[i + 1]):
@@ -177,8 +178,8 @@ def balanced_tree(
     """(order, edges): an order of the vectors, int32 (n,), in which leaf k of 2^depth is
     order[edges[k]:edges[k + 1]].
 
-    Sizes of leaves differ by one at most. The leaves of a node at any depth stand side by side. n
-    >= 2^depth.
+    Sizes of leaves differ by at most one. The leaves of a node at any depth are adjacent.
+    n >= 2^depth.
     """
     n = len(vectors.offsets) - 1
     order = np.arange(n, dtype=np.int32)
@@ -194,7 +195,7 @@ def balanced_tree(
         spare.put(_new_workspace(n, n_columns))
 
     def halve(level: int, end_level: int) -> None:
-        """Halve the nodes of a level, and those below as far as `end_level`."""
+        """Halve the nodes of a level and those below it, without `end_level`, in threads."""
 
         def of_node(node: int) -> None:
             workspace = spare.get()
@@ -203,7 +204,7 @@ def balanced_tree(
 
         in_threads(of_node, threads, range(1 << level))
 
-    # where there are enough nodes for all threads, each is halved down to its leaves
+    # From the level on that has enough nodes for all threads, each is halved down to its leaves.
     whole = min(depth, (NODES_PER_THREAD * threads - 1).bit_length())
     for level in range(whole):
         halve(level, level + 1)

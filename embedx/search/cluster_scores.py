@@ -1,9 +1,9 @@
 """Estimated scores of the clusters, which decide the order in which a query probes their inverted
 lists.
 
-The rows of a cluster have a mean m and, taken over all columns of the block, a standard deviation
-`std` about it. For a query h their scores are then spread about h·m, with a standard deviation of
-about std · |h|, and clusters are ranked by the upper estimate h·m + std · |h|. Both moments come
+The rows of a cluster have a mean m and a standard deviation `std`, averaged over the columns of the
+block. For a query h the mean of their scores is h·m, and their standard deviation about std · |h|;
+clusters are ranked by the upper estimate h·m + std · |h|. Both moments come
 from sums that every update of a row keeps current, whereas the centroids of the coarse quantizer
 stay what they were when the index was built, and only decide to which list a row belongs.
 """
@@ -18,20 +18,20 @@ from embedx.kernels.simd import ONE, SIMD_WIDTH, ZERO, aligned_zeros
 from embedx.search.kmeans import MASKED_SCORE, squared_norm
 from embedx.search.panels import new_panels, score_panels
 
-# the score of a cluster without rows, and the least of any cluster
+# The score of a cluster without rows, and the minimum score of any cluster.
 EMPTY_CLUSTER_SCORE = float32(-1e29)
 
 
 class ClusterStatistics(NamedTuple):
-    """Sums over the rows of each of the C clusters in each of the B blocks, and what follows from
+    """Sums over the rows of each of C clusters in each of B blocks, and the moments derived from
     them.
     """
 
-    # panels, float32 (B, padded C / 16, columns, 16): sum of the rows, a vector for each cluster
+    # panels, float32 (B, padded C / 16, columns, 16): the sum of the rows of each cluster
     sums: ndarray
-    square_sums: ndarray  # float32 (B, padded C): sum of their squared norms
+    square_sums: ndarray  # float32 (B, padded C): the sum of their squared norms
     inverse_size: ndarray  # float32 (B, padded C): 1 / number of rows, 0 for an empty cluster
-    # float32 (B, padded C): root of the variance about the mean, averaged over the columns
+    # float32 (B, padded C): the root of the variance, averaged over the columns
     std: ndarray
 
 
@@ -64,7 +64,7 @@ def replace_vector(statistics, j, c, panels, slot, table, row, begin, end, max_c
     """
     sums = statistics.sums[j, c // SIMD_WIDTH]
     vectors = panels[slot // SIMD_WIDTH]
-    before = after = change = ZERO  # squared norms
+    before = after = change = ZERO  # squared norms of the vectors and of their difference
     for k in range(end - begin):
         old = vectors[k, slot % SIMD_WIDTH]
         new = table[row, begin + k]
@@ -105,7 +105,7 @@ def score_clusters(statistics, edges, clusters, j, h, e, out):
     norm = np.sqrt(squared_norm(h, e, edges[j], edges[j + 1]))
     for c in range(clusters):
         score = out[0, c] * statistics.inverse_size[j, c] + norm * statistics.std[j, c]
-        # which NaN is not
+        # False for NaN.
         is_valid = statistics.inverse_size[j, c] > 0 and score > EMPTY_CLUSTER_SCORE
         out[0, c] = score if is_valid else EMPTY_CLUSTER_SCORE
     for c in range(clusters, out.shape[1]):

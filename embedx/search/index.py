@@ -1,15 +1,15 @@
 """The index: an inverted file for each block of columns, updated in place while the table is
 trained.
 
-stored    For each block, the inverted lists one after another in numbered slots, a slot for each
-          row: its id in `ids`, a copy of its columns in `panels`, so that probing a list reads
-          memory in order. A list begins at a multiple of 16 slots and has spare ones at its end for
-          rows that are reassigned to it. `cluster` and `slot` tell where each row is stored.
-update    `update_rows` overwrites the copies of rows that have changed and corrects the sums of
-          their lists (`cluster_scores`). It looks for a row's nearest centroid only if the row has
-          changed much, and at every REASSIGN_EVERY-th update; a row with another nearest centroid
-          moves to that list if it has a spare slot. Centroids stay as they are until a rebuild.
-readers   Queries read the copies, never the table. See `embedx.search` for what may change under a
+stored    In each block, the inverted lists one after another in numbered slots, one per row: its id
+          in `ids`, a copy of its columns in `panels`, so that probing a list reads memory in order.
+          A list begins at a multiple of 16 slots and has spare slots at its end for rows that are
+          reassigned to it. `cluster` and `slot` are the list and the slot of each row.
+update    `update_rows` overwrites the copies of changed rows and updates the sums of their lists
+          (`cluster_scores`). It computes the nearest centroid of a row only if the row has changed
+          much, and at every REASSIGN_EVERY-th update; a row with a new nearest centroid moves to
+          that list if the list has a spare slot. Centroids are fixed until a rebuild.
+readers   Queries read the copies, never the table. `embedx.search` says what may change during a
           query.
 """
 
@@ -40,11 +40,12 @@ from embedx.search.kmeans import (
 from embedx.search.panels import copy_vector, new_panels, write_vector
 from embedx.search.spec import SearchSpec
 
-REASSIGN_EVERY = 8  # updates of a row
-# a change of this share of a row's norm in a block is reason to reassign it at once
+REASSIGN_EVERY = 8  # number of updates of a row after which its list is checked
+# Change, relative to a row's norm in the block, after which its list is checked at once.
 REASSIGN_CHANGE = float32(1 / 16)
-SPARE_SHARE = 0.25  # spare slots of a list, as a share of its size,
-SPARE_SLOTS = 16  # and these in addition
+# A list has SPARE_SHARE times its size + SPARE_SLOTS spare slots.
+SPARE_SHARE = 0.25
+SPARE_SLOTS = 16
 
 
 @by_address
@@ -52,17 +53,17 @@ class Index(NamedTuple):
     """Inverted files with C lists for each of B blocks of columns."""
 
     edges: ndarray  # int64 (B + 1,): block j consists of the table's columns edges[j]:edges[j + 1]
-    centroids: Centroids  # one for each list, from when the index was built
-    statistics: ClusterStatistics  # of the rows in each list, current
+    centroids: Centroids  # one for each list, as of the last rebuild
+    statistics: ClusterStatistics  # of the rows in each list, up to date
     # int64 (B, C + 1): the first slot of each list, a multiple of 16, and the end of the last
     list_offsets: ndarray
-    # int64 (B, C): the number of rows in each list; the rest of its slots is spare
+    # int64 (B, C): the number of rows in each list; the other slots are spare
     list_sizes: ndarray
     ids: ndarray  # int32 (B, slots): the row in each slot
     panels: ndarray  # float32 (B, slots / 16, columns of the widest block, 16): its vector
     slot: ndarray  # int32 (B, n_rows): the slot of each row
     cluster: ndarray  # int32 (B, n_rows): the list of each row
-    update_count: ndarray  # uint8 (B, n_rows): how often a row was updated, modulo REASSIGN_EVERY
+    update_count: ndarray  # uint8 (B, n_rows): number of updates of a row modulo REASSIGN_EVERY
 
 
 def empty_index(blocks: int) -> Index:
@@ -99,7 +100,7 @@ def build_index(
 def _filled(
     table: ndarray, centroids: Centroids, cluster: ndarray, clusters: int, threads: int
 ) -> Index:
-    """The index whose rows are in these clusters."""
+    """The index with these rows in these clusters."""
     blocks, n_rows = cluster.shape
     edges = centroids.edges
     sizes = np.stack([np.bincount(cluster[j], minlength=clusters) for j in range(blocks)]).astype(
@@ -129,7 +130,7 @@ def _filled(
 
 @kernel
 def fill_lists(index, table, j):
-    """Add every row to its list of block j, all of which are empty."""
+    """Add every row to its list of block j; the lists are empty before."""
     for row in range(index.cluster.shape[1]):
         _append(index, j, row, int64(index.cluster[j, row]), table)
     update_moments(index.statistics, index.list_sizes, j, index.edges[j + 1] - index.edges[j])
@@ -149,12 +150,11 @@ def _append(index, j, row, c, table):
 
 @kernel
 def update_rows(index, table, rows, j, scores):
-    """Bring block j up to date with table[rows], which have changed; only one thread at a time may
-    do so.
+    """Update block j to the changed rows table[rows]; only one thread at a time may do so.
 
-    Returns how many of the rows have another nearest centroid than that of their list. Those whose
-    new list is full stay in the old one, where a query finds them too. `scores`, float32 (1, padded
-    clusters), is overwritten.
+    Returns the number of rows with a new nearest centroid. A row whose new list is full stays in
+    the old one, where queries find it as well. `scores`, float32 (1, padded clusters), is
+    overwritten.
     """
     n_reassigned = 0
     begin = index.edges[j]
@@ -189,7 +189,7 @@ def _move(index, j, row, c, table):
     if c == old:
         return
     add_to_sums(index.statistics, j, old, index.panels[j], slot, float32(-1))
-    # the last row of the old list fills the gap
+    # The last row of the old list moves to the empty slot.
     last = index.list_offsets[j, old] + index.list_sizes[j, old] - 1
     last_row = index.ids[j, last]
     index.ids[j, slot] = last_row

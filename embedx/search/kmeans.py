@@ -5,12 +5,12 @@ Spherical k-means (Dhillon & Modha 2001, "Concept decompositions for large spars
 clustering") clusters rows by direction: a row is assigned to the centroid with the largest inner
 product, and a centroid is the normalised sum of its rows' unit vectors.
 
-Inner products depend on norms too: a long row has a high score where a short row of the same
-direction has not. Each row w is therefore augmented by a column, sqrt(augmented_norm² - |w|²),
+Inner products also depend on norms: a long row has a higher score than a short row of the same
+direction. Each row w is therefore augmented by a column, sqrt(augmented_norm² - |w|²),
 which gives all rows the same norm (Bachrach et al. 2014, "Speeding up the Xbox recommender system
 using a Euclidean transformation for inner-product spaces"; with spherical k-means, Auvolat et al.
 2015, "Clustering is efficient for approximate maximum inner product search"). Here augmented_norm
-is a high quantile of the norms, not the largest; the augmented column of longer rows is 0.
+is a high quantile of the norms, not the maximum; the augmented column of longer rows is 0.
 Centroids are fitted to a sample of rows.
 """
 
@@ -25,11 +25,11 @@ from embedx.kernels.simd import SIMD_WIDTH, ZERO, aligned_zeros
 from embedx.kernels.threads import in_threads
 from embedx.search.panels import new_panels, score_panels
 
-MAX_ROWS_PER_CENTROID = 64  # in the sample; a few dozen rows are enough to place a centroid
+MAX_ROWS_PER_CENTROID = 64  # in the sample; a few dozen rows determine a centroid well enough
 N_ITERATIONS = 8
 NORM_QUANTILE = 0.98
 MIN_NORM = float32(1e-12)  # shorter rows have no direction
-# in place of -inf: the score of padding and of what has been excluded from a search
+# In place of -inf: the score of padding and of rows that a search excludes.
 MASKED_SCORE = float32(-1e30)
 
 
@@ -54,8 +54,8 @@ def new_centroids(edges: ndarray, clusters: int) -> Centroids:
 
 
 def block_edges(dim: int, blocks: int) -> ndarray:
-    """int64 (blocks + 1,): the first column of each of the blocks, which are as equal as they can
-    be, and dim.
+    """The first column of each block, and dim, int64 (blocks + 1,). Block sizes differ by at most
+    one.
     """
     return np.array([dim * j // blocks for j in range(blocks + 1)], int64)
 
@@ -71,8 +71,8 @@ def squared_norm(table, row, begin, end):
 
 @kernel_part
 def nearest_centroid(centroids, clusters, j, table, row, scores):
-    """The nearest centroid, in block j, of table[row]; `scores`, float32 (1, padded clusters), is
-    overwritten.
+    """The nearest centroid of table[row] in block j; overwrites `scores`, float32 (1, padded
+    clusters).
     """
     begin = centroids.edges[j]
     end = centroids.edges[j + 1]
@@ -95,10 +95,9 @@ def nearest_centroid(centroids, clusters, j, table, row, scores):
 
 @kernel
 def assign(centroids, clusters, j, table, rows, begin, end, scores, assignment):
-    """Write to assignment[i] the nearest centroid, in block j, of table[rows[i]], for i in
-    begin:end.
+    """Write to assignment[i] the nearest centroid of table[rows[i]] in block j, for i in begin:end.
 
-    Rows without direction are spread over the clusters round robin.
+    Rows without direction (shorter than MIN_NORM) are spread over the clusters round robin.
     """
     for i in range(begin, end):
         row = int64(rows[i])
@@ -115,7 +114,7 @@ def assign(centroids, clusters, j, table, rows, begin, end, scores, assignment):
 
 
 def augmented_directions(table: ndarray, augmented_norm: float) -> ndarray:
-    """float32 (n, columns + 1): the rows with the augmented column, normalised; zeros for rows
+    """The rows with the augmented column, normalised, float32 (n, columns + 1); zeros for rows
     without direction.
     """
     square = np.einsum("ij,ij->i", table, table)
@@ -146,7 +145,7 @@ def fit_centroids(
 
     def fit_block(j: int) -> None:
         rows = table[sample, edges[j] : edges[j + 1]]
-        # a diverged run is for the trainer to tell
+        # The trainer reports a diverged run.
         with np.errstate(over="ignore", invalid="ignore"):
             centroids.augmented_norm[j] = np.quantile(np.linalg.norm(rows, axis=1), NORM_QUANTILE)
             directions = np.ascontiguousarray(
@@ -167,7 +166,7 @@ def fit_centroids(
                 )
             norms = np.linalg.norm(sums, axis=1, keepdims=True)
             is_empty = norms[:, 0] <= MIN_NORM
-            if is_empty.any():  # the centroid of an empty cluster is reset to a random row
+            if is_empty.any():  # reset the centroids of empty clusters to random rows
                 sums[is_empty] = _random_rows(directions, int(is_empty.sum()), block_rng)
                 norms = np.linalg.norm(sums, axis=1, keepdims=True)
             vectors = sums / norms
@@ -181,8 +180,8 @@ def fit_centroids(
 
 
 def _random_rows(directions: ndarray, n: int, rng: np.random.Generator) -> ndarray:
-    """n of the directions; a random one for each row without direction, as in a table that has not
-    been trained yet.
+    """n random rows of `directions`; a random direction for each row without one, as in an
+    untrained table.
     """
     chosen = directions[rng.choice(len(directions), n, replace=False)]
     random = rng.standard_normal(chosen.shape, dtype=float32)  # uniform on the sphere at length 1

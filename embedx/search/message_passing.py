@@ -9,12 +9,12 @@ one of these exceeds `min_coefficient` in absolute value, and the positives,
     λ_j <- (1 - η) λ_j + η λ*_j,    η = 2 / (t + 2)
 and the result is 1/B Σ_j ∇L(B (z_j + λ_j)).
 
-Only rows that have once been in A can have messages other than zero. They are the selected rows,
-whose messages and scores are stored for all blocks: the scores of the positives are always
-computed, and that of another row is 0 in a block that has not found it. The gradient in a block is
-taken over them and over the other rows that the block found above its cutoff. The algorithm takes
-it over all rows, with a score of 0 for those that were not found; here they are left out, so that a
-softmax lacks a term of 1 for each, and G bounds the loss among the rows found.
+Only rows that have been in A can have nonzero messages. They are the selected rows, whose messages
+and scores are stored for all blocks: the scores of the positives are always computed, and that of
+another row is 0 in a block that has not found it. The gradient in a block is over the selected rows
+and the other rows that the block found above its cutoff. In the paper it is over all rows, with
+score 0 for those not found; here these are left out, so that a softmax lacks a term of 1 for each,
+and G bounds the loss over the rows found.
 """
 
 from typing import NamedTuple
@@ -33,27 +33,27 @@ from embedx.search.spec import SearchSpec
 
 @by_address
 class MessageWorkspace(NamedTuple):
-    """A worker's memory for message passing for one query at a time.
+    """A worker's buffers for message passing, for one query at a time.
 
-    `batch` has an example for each block; its first columns are the selected rows, positives first,
-    and the rest are other rows that the block has found, different ones in each.
+    `batch` has an example for each block. Its first columns are the selected rows, positives first;
+    the others are rows that the block has found, which differ between blocks.
     """
 
-    batch: Batch  # losses that are decomposed keep no state and take no random numbers
+    batch: Batch  # without state and random numbers, which decomposed losses do not use
     block_score: ndarray  # float32 (B, width): z_j of the selected rows
     message: ndarray  # float32 (B, width): λ_j of the selected rows
-    is_active: ndarray  # bool (width,): which of the selected rows are in A in this iteration
-    n_columns: ndarray  # int64 (B,): of `batch`
-    # int64 (B, width): where in the query's scores a row stands that is not selected
+    is_active: ndarray  # bool (width,): whether a selected row is in A in this iteration
+    n_columns: ndarray  # int64 (B,): number of columns of `batch` in use
+    # int64 (B, width): the position of a row that is not selected in the scores of the query
     position: ndarray
-    # int32 (n_rows,): the column of a row in the result, if this query has marked it as its own
+    # int32 (n_rows,): the column of a row in the result, valid if this query has marked the row
     column: ndarray
     state: ndarray  # float32 (1, 0)
 
 
 def new_message_workspace(n_rows: int, search: SearchSpec, width: int) -> MessageWorkspace:
-    """Memory for up to `width` candidates of n_rows rows for a query; none if the search passes no
-    messages.
+    """Buffers for queries of up to `width` candidates among n_rows rows; empty if the search does
+    not pass messages.
     """
     blocks, width, n_rows = (
         (search.blocks, width, n_rows) if search.message_iterations > 0 else (0, 0, 0)
@@ -91,7 +91,7 @@ def pass_messages(
     """Algorithm 2 for h[e], whose positives are rows[r, :n_positives] with weights label[r,
     :n_positives].
 
-    Appends the other rows with a gradient to rows[r], writes the gradient to z[r]; returns the
+    Appends the other rows with a gradient to rows[r] and writes the gradient to z[r]; returns the
     number of rows and the loss G.
     """
     blocks = index.ids.shape[0]
@@ -133,10 +133,8 @@ def _compute_block_score(index, table, row, h, e, j):
 def _block_gradients(
     coefficients, index, search, constants, label, r, n_positives, n, query, messages
 ):
-    """Overwrite messages.batch.z by the gradient in each block, of the n selected rows and then of
-    the others that it found.
-
-    Returns the summed loss.
+    """Overwrite messages.batch.z by the gradient in each block, for the n selected rows and then
+    for the others that the block found; return the summed loss.
     """
     blocks = index.ids.shape[0]
     scale = float32(blocks)
@@ -182,9 +180,7 @@ def _row_at(index, query, j, k):
 
 @kernel_part
 def _update_active_set(index, search, n_positives, n, most, rows, r, query, messages):
-    """Mark which of the n selected rows are active, and select the other active rows; return the
-    new n.
-    """
+    """Update `is_active` of the n selected rows, and select other active rows; return the new n."""
     blocks = index.ids.shape[0]
     z = messages.batch.z
     for c in range(n):
@@ -202,7 +198,7 @@ def _update_active_set(index, search, n_positives, n, most, rows, r, query, mess
             ):
                 row = _row_at(index, query, j, position)
                 if query.last_query[row] == int32(query.query_number[0]):
-                    continue  # it was reassigned during the search, and scored twice
+                    continue  # the row was reassigned during the search, and scored twice
                 rows[r, n] = row
                 query.last_query[row] = int32(query.query_number[0])
                 messages.column[row] = n
@@ -220,7 +216,7 @@ def _update_active_set(index, search, n_positives, n, most, rows, r, query, mess
 
 @kernel_part
 def _update_messages(n, step, messages):
-    """Move the messages of the active rows towards the optimal ones, λ*."""
+    """Move the messages of the active rows towards their optimum λ*."""
     blocks = messages.block_score.shape[0]
     for c in range(n):
         if messages.is_active[c]:
@@ -234,8 +230,8 @@ def _update_messages(n, step, messages):
 
 @kernel_part
 def _mean_gradient(index, n, most, rows, r, z, query, messages):
-    """Write the mean of the blocks' gradients to z[r]; append rows that are not selected to
-    rows[r]. Return their number.
+    """Write the mean of the blocks' gradients to z[r], and append rows that are not selected to
+    rows[r]; return the number of rows.
     """
     blocks = messages.block_score.shape[0]
     now = int32(query.query_number[0])

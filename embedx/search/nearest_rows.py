@@ -1,12 +1,11 @@
-"""The rows of a sparse matrix with the highest cosines to other sparse rows, exactly, by an
-inverted index.
+"""Exact nearest neighbours by cosine among sparse rows, by an inverted index.
 
-The features of a query are visited from the rarest to the most frequent, and the products of each
-are added to all rows that have it. The features are in GROUPS. Before the first of a group, the
-cosine of a row is at most its sum so far plus the length of what is left of the query times that of
-what is left of the row, by Cauchy-Schwarz. Where few rows can still be among the best, these are
-scored by themselves, and the long postings of frequent features are not read (as in the max-score
-algorithm of Turtle & Flood 1995, with lengths in place of maxima).
+The features of a query are visited from the rarest to the most frequent, in GROUPS; the products of
+a feature are added to all rows that have it. Before a group, the cosine of a row is at most its
+current sum plus the product of two norms, of the query's and the row's remaining features
+(Cauchy-Schwarz). Once few rows can still be among the best, these are scored one by one, and the
+long posting lists of frequent features are not read (as in the max-score algorithm of Turtle &
+Flood 1995, with norms in place of maxima).
 """
 
 from typing import Any, NamedTuple
@@ -21,16 +20,16 @@ from embedx.kernels.simd import ONE, ZERO
 from embedx.kernels.threads import in_parts
 from embedx.labeled.rules import scaled
 
-# where they begin, in shares of the postings that a row of the index meets
+# The first features of groups, as fractions of the postings that a row of the index would read.
 GROUPS = np.array([0.2, 0.4])
-ROW_COST = 4  # of a value of a row that is scored by itself, in postings
-BLOCK = 64  # rows that are compared with a bound together, by vector instructions
-SLACK = float32(1e-5)  # in cosines, for rounding
+ROW_COST = 4  # cost of a value of a row that is scored on its own, in postings
+BLOCK = 64  # number of rows that are compared with a bound at once, by vector instructions
+SLACK = float32(1e-5)  # tolerance for rounding, in cosines
 
 
 class RowIndex(NamedTuple):
-    """Rows of length 1 or 0, by row and by feature; features are numbered from the rarest to the
-    most frequent.
+    """Rows of norm 1 or 0, by row and by feature. Features are numbered from the rarest to the most
+    frequent.
     """
 
     number: ndarray  # int32 (n_features,): the number of each column
@@ -40,8 +39,8 @@ class RowIndex(NamedTuple):
     first_posting: ndarray  # int64 (n_features + 1,)
     posted_row: ndarray  # int32 (n_values,)
     posted_value: ndarray  # float32 (n_values,)
-    first_of_group: ndarray  # int64 (groups,): features
-    # float32 (groups, n_rows): the length of a row on the features of a group and later ones
+    first_of_group: ndarray  # int64 (groups,): the first feature of each group
+    # float32 (groups, n_rows): the norm of a row over the features of a group and later ones
     left: ndarray
 
 
@@ -53,7 +52,7 @@ class Near(NamedTuple):
 
 
 class Workspace(NamedTuple):
-    """What a thread searches with."""
+    """A thread's buffers."""
 
     sums: ndarray  # float32 (n_rows,)
     likely: ndarray  # int32 (n_rows,)
@@ -65,7 +64,7 @@ class Workspace(NamedTuple):
 
 
 def row_index(rows: csr_matrix) -> RowIndex:
-    """The index of rows of any length."""
+    """The index of rows, which are normalised."""
     rows = scaled(csr_matrix(rows, dtype=float32), "l2")
     counts = np.bincount(rows.indices, minlength=rows.shape[1])
     order = np.argsort(counts, kind="stable")
@@ -97,9 +96,9 @@ def row_index(rows: csr_matrix) -> RowIndex:
 
 
 def nearest_rows(index: RowIndex, queries: Any, k: int, threads: int) -> Near:
-    """The k rows nearest to each query; of equal ones the lower id first.
+    """The k nearest rows of each query; of equal cosines the lower id first.
 
-    Only cosines above 0 count; where there are fewer, the remaining cosines are 0.
+    Only cosines above 0 count; the places of missing ones have cosine 0.
     """
     queries = scaled(csr_matrix(queries, dtype=float32), "l2")
     queries = csr_matrix(
@@ -164,8 +163,8 @@ def write_nearest(index, offsets, columns, values, begin, end, workspace, ids, c
 
 @kernel_part
 def best_sums(sums, scores, items, r):
-    """Write the highest sums above 0 to row r of `scores`, their places to `items`; return how
-    many.
+    """Write the highest sums above 0 to row r of `scores`, and their places to `items`; return
+    their number.
     """
     n = 0
     least = ZERO
@@ -192,11 +191,11 @@ def cosine_of_row(index, i, query):
 
 @kernel_part
 def finished_by_row(index, left, group, n_left, workspace, ids, cosines, e):
-    """Write the result for query e by scoring the rows that may be among it; return its size, or -1
-    if they are too many.
+    """Write the result for query e by scoring all rows that may be in it; return its size, or -1 if
+    these rows are too many.
 
-    left    the length of what is left of the query, which begins with the group
-    n_left  postings that are not read yet
+    left    norm of the query over the features of the group and later ones
+    n_left  number of postings that have not been read
     """
     n_rows = len(index.offsets) - 1
     k = ids.shape[1]
@@ -238,7 +237,7 @@ def finished_by_row(index, left, group, n_left, workspace, ids, cosines, e):
 
 
 class RowLabels(NamedTuple):
-    """Labels of each row."""
+    """The labels of each row."""
 
     offsets: ndarray  # int64 (n_rows + 1,)
     ids: ndarray  # int32
@@ -246,14 +245,14 @@ class RowLabels(NamedTuple):
 
 @kernel
 def write_blended(ids, p, near, weight, labels, begin, end, share, has_roots, sums, best, scores):
-    """Write the labels of the highest (1 - share) p + share q, or the same of roots, for the
+    """Write the labels with the highest (1 - share) p + share q, or that of square roots, for the
     examples begin:end.
 
-    ids, p        int32, float32 (n, m): labels and their p; distinct in a row
-    near, weight  int32, float32 (n, rows): q is the sum of the weights of the rows `near` that have
-                  a label
+    ids, p        int32, float32 (n, m): distinct labels and their p
+    near, weight  int32, float32 (n, rows): the q of a label is the sum of the weights of the rows
+                  `near` that have it
     sums          float32 (n_labels,): zeros before and after
-    best, scores  int32, float32 (n, k), k <= m: best first; of equal ones those of `ids` first,
+    best, scores  int32, float32 (n, k), k <= m: best first; of equal scores those of `ids` first,
                   then those of nearer rows
     """
     for e in range(begin, end):

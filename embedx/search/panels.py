@@ -2,8 +2,8 @@
 products.
 
 As in the packing of matrix multiplication (GEMM), a panel is a matrix (columns, 16): row k holds
-column k of sixteen vectors. Vector `slot` is lane slot % 16 of panel slot // 16. No product needs a
-sum across lanes.
+column k of sixteen vectors. Vector `slot` is lane slot % 16 of panel slot // 16. Inner products
+then need no sums across lanes.
 """
 
 import numpy as np
@@ -22,8 +22,8 @@ from embedx.kernels.simd import (
 
 
 def new_panels(edges: np.ndarray, slots: int) -> np.ndarray:
-    """Zeros, float32 (blocks, padded slots / 16, columns of the widest block, 16), for blocks of
-    columns between the edges.
+    """Panels of zeros, float32 (blocks, padded slots / 16, columns of the widest block, 16), for
+    blocks of columns between the edges.
     """
     blocks = len(edges) - 1
     columns = int(np.diff(edges).max())
@@ -38,7 +38,8 @@ def score_panels(panels, first, n_panels, h, e, begin, end, out, r, offset):
     """Overwrite out[r, offset:offset + 16 · n_panels] by the inner products of h[e, begin:end] with
     the vectors of panels[first:first + n_panels].
 
-    Four panels at a time, because each multiply-add of a sum has to wait for the one before it.
+    Four panels at a time, for independent sums: each multiply-add waits for the previous one of its
+    sum.
     """
     p = 0
     while p + 4 <= n_panels:

@@ -1,5 +1,5 @@
-"""Querying the index: which lists are probed for a vector h, the scores of their rows, and which
-rows become candidates.
+"""Querying the index for a vector h: the lists that are probed, the scores of their rows, and the
+candidates.
 
     for each block j
         rank the clusters by their estimated scores for h
@@ -10,9 +10,9 @@ rows become candidates.
         limit_candidates    raise it if more than `max_candidates` rows score above it
         add_candidates      the rows above it are candidates, unless another block has found them
 
-A score in block j is the inner product of the block's columns alone. It is compared with others of
-the same block only, as `scale` times itself, where scale is the number of blocks: an estimate of
-the whole inner product. Rescoring the candidates by their exact inner products is up to the caller.
+A score in block j is the inner product over the block's columns alone. It is compared only with
+scores of the same block, multiplied by `scale`, the number of blocks, as an estimate of the whole
+inner product. The caller may rescore the candidates by their exact inner products.
 """
 
 from typing import NamedTuple
@@ -42,28 +42,28 @@ from embedx.search.spec import SearchSpec
 
 @by_address
 class QueryWorkspace(NamedTuple):
-    """A worker's memory for one query at a time: the lists probed and the scores found in each
+    """A worker's buffers for one query at a time: the lists probed and the scores found in each
     block.
     """
 
-    # float32 (1, padded C): of the clusters of one block; MASKED_SCORE once probed
+    # float32 (1, padded C): scores of the clusters of one block; MASKED_SCORE once probed
     cluster_scores: ndarray
-    group_max: ndarray  # float32 (padded C / 16,): the largest of each sixteen of them
+    group_max: ndarray  # float32 (padded C / 16,): the maximum of each sixteen of them
     probed: ndarray  # int64 (B, C): the lists probed in each block, in order
-    # int64 (B, C + 1): where the scores of each of them begin in `scores`, and the end of the last
+    # int64 (B, C + 1): the place of each probed list in `scores`, and the end of the last
     offsets: ndarray
-    n_probed: ndarray  # int64 (B,)
-    # int32 (B, C): 1 + the place of each list in `probed`, 0 if it is not there
+    n_probed: ndarray  # int64 (B,): number of lists probed
+    # int32 (B, C): 1 + the place of each list in `probed`, 0 if it was not probed
     probe_rank: ndarray
-    # float32 (B, capacity): of the rows of the lists probed, each list padded to whole panels
+    # float32 (B, capacity): scores of the rows of probed lists, each list padded to whole panels
     scores: ndarray
-    # int32 (n_rows,): the number of the last query that had a row as positive or candidate
+    # int32 (n_rows,): number of the last query that had the row as positive or candidate
     last_query: ndarray
-    query_number: ndarray  # int64 (1,): of the current query
+    query_number: ndarray  # int64 (1,): number of the current query
 
 
 def new_query_workspace(n_rows: int, search: SearchSpec) -> QueryWorkspace:
-    """Memory for a worker that queries indexes of n_rows rows."""
+    """Buffers for a worker that queries indexes of n_rows rows."""
     blocks = search.blocks
     clusters = min(search.clusters, n_rows)
     capacity = padded(2 * min(search.n_scored, n_rows)) + SIMD_WIDTH * clusters
@@ -85,10 +85,10 @@ def search_block(index, search, h, e, j, query):
     """Score the rows of block j in the lists with the highest estimated scores for h[e], until
     enough rows are scored.
 
-    A list that does not fit into the workspace any more is scored as far as it fits. Where the loss
-    is a sum over all rows (`from_logsumexp`), a list without any coefficient above
-    `min_coefficient` ends the search: the sum so far is a lower bound of the whole, and the lists
-    to come have lower scores, though only by an estimate.
+    A list that exceeds the capacity of the workspace is scored in part. If the loss is a sum over
+    all rows (`from_logsumexp`), the search also ends at a list without a coefficient above
+    `min_coefficient`: the sum so far is a lower bound of the whole sum, and later lists are
+    estimated to have lower scores.
     """
     scale = float32(index.ids.shape[0])
     best, total = MASKED_SCORE, ZERO  # the log-sum-exp is best + log(total)
@@ -139,7 +139,7 @@ def search_block(index, search, h, e, j, query):
 
 @kernel_part
 def _next_cluster(query):
-    """The cluster with the highest estimated score among those not probed yet, which it masks."""
+    """The cluster with the highest estimated score of those not yet probed; masks its score."""
     best = 0
     for g in range(1, query.group_max.size):
         best = g if query.group_max[g] > query.group_max[best] else best
@@ -156,28 +156,29 @@ def _max_score(scores, j, begin, end):
     """The largest of scores[j, begin:end], whole panels."""
     best = splat(MASKED_SCORE)
     for k in range(begin, end, SIMD_WIDTH):
-        best = maximum(load(scores, j, k), best)  # in this order NaN is ignored
+        best = maximum(load(scores, j, k), best)  # this order of arguments ignores NaN
     return highest_of(best)
 
 
 @kernel_part
 def score_position(index, query, j, row):
-    """The position in query.scores[j] of the score of a row, -1 if block j has not found it."""
+    """The position of the score of a row in query.scores[j]; -1 if block j has not found it."""
     c = int64(index.cluster[j, row])
     p = query.probe_rank[j, c] - 1
     if p < 0:
         return -1
     begin = query.offsets[j, p]
     end = query.offsets[j, p + 1]
-    # out of range if the row is just being reassigned
+    # Out of range if the row is being reassigned at this moment.
     k = begin + index.slot[j, row] - index.list_offsets[j, c]
     return k if begin <= k < end and query.scores[j, k] > MASKED_SCORE else -1
 
 
 @kernel_part
 def score_cutoff(search, query, j, scale, best):
-    """`scale` times the score in block j that a candidate has to exceed; `best` is the score, so
-    scaled, of another row.
+    """The cutoff of block j: `scale` times the score that a candidate has to exceed.
+
+    best  `scale` times the score of another row, such as a positive
     """
     end = query.offsets[j, query.n_probed[j]]
     best = max(best, scale * _max_score(query.scores, j, 0, end))
@@ -191,13 +192,11 @@ def score_cutoff(search, query, j, scale, best):
 
 @kernel_part
 def limit_candidates(search, query, j, cutoff):
-    """The cutoff of block j, raised if need be so that no more than `max_candidates` scores exceed
-    it, by bisection.
-    """
+    """The cutoff of block j, raised by bisection if more than `max_candidates` scores exceed it."""
     end = query.offsets[j, query.n_probed[j]]
     if _count_above(query, j, end, cutoff) <= search.max_candidates:
         return cutoff
-    # too many scores exceed the one, few enough the other
+    # Too many scores exceed `low`, few enough exceed `high`.
     low = cutoff
     high = _max_score(query.scores, j, 0, end)
     middle = float32(0.5) * (low + high)
@@ -215,7 +214,7 @@ def limit_candidates(search, query, j, cutoff):
 
 @kernel_part
 def _count_above(query, j, end, cutoff):
-    """How many of query.scores[j, :end] exceed the cutoff."""
+    """The number of query.scores[j, :end] that exceed the cutoff."""
     n = 0
     for k in range(0, end, SIMD_WIDTH):
         n += n_above(load(query.scores, j, k), splat(cutoff))
@@ -224,9 +223,7 @@ def _count_above(query, j, end, cutoff):
 
 @kernel_part
 def add_candidates(index, query, j, cutoff, rows, r, n, most):
-    """Append the rows of block j that score above the cutoff to rows[r, n:most], but none twice;
-    return the new n.
-    """
+    """Append the rows of block j above the cutoff to rows[r, n:most], once; return the new n."""
     now = int32(query.query_number[0])
     for p in range(query.n_probed[j]):
         slot = index.list_offsets[j, query.probed[j, p]] - query.offsets[j, p]
@@ -269,7 +266,7 @@ def search_all_blocks(index, search, h, e, rows, r, n_positives, query):
 
 @kernel_part
 def find_candidates(index, search, h, e, rows, r, n_positives, most, query):
-    """Append the candidates for h[e] to its positives rows[r, :n_positives], `most` rows in all;
+    """Append the candidates for h[e] to its positives rows[r, :n_positives], up to `most` rows;
     return the number of rows.
     """
     search_all_blocks(index, search, h, e, rows, r, n_positives, query)

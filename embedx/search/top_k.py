@@ -1,4 +1,4 @@
-"""The k rows with the highest inner products, as far as an index finds them."""
+"""The k rows with the highest inner products, approximately, by the index."""
 
 import math
 
@@ -17,11 +17,9 @@ from embedx.search.spec import SearchSpec
 
 
 def top_k_spec(n_rows: int, share: float, k: int) -> SearchSpec:
-    """A search for the best k rows, in one block, that scores this share of all rows and at least
-    100.
-    """
+    """A search for the best k rows in one block; scores this share of all rows, at least 100."""
     n_scored = min(max(round(share * n_rows), 100, k), n_rows)
-    # more than in training: better recall, and no updates
+    # More clusters than in training: better recall, and there are no updates.
     clusters = min(round(2 * math.sqrt(n_rows)), n_rows)
     return SearchSpec(
         1,
@@ -42,8 +40,8 @@ def search_top_k(
     """(ids int32 (n, k), scores float32 (n, k), log_sum float32 (n,)) of the queries h, float32 (n,
     dim).
 
-    The best row comes first. log_sum is the log-sum-exp of the scores of all rows scored. Where
-    these are fewer than k, the remaining ids are -1 and the remaining scores MASKED_SCORE.
+    The best row comes first. log_sum is the log-sum-exp over all rows scored. If these are fewer
+    than k, the remaining ids are -1 and the remaining scores MASKED_SCORE.
     """
     n = len(h)
     ids = np.full((n, k), -1, np.int32)

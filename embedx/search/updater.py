@@ -1,9 +1,9 @@
-"""Keeping an index up to date with a table that several threads train.
+"""Keeps an index up to date with a table that several threads train.
 
-A worker takes the current index, trains a chunk of examples with it, marks the rows that it has
-changed as stale, and at the end of the chunk has the updater refresh them: the index lags behind
-the table by a chunk of each worker at most. Once enough rows have been reassigned to other lists,
-the index is rebuilt with new centroids.
+A worker takes the current index, trains on a chunk of examples, marks the rows that it has changed
+as stale, and has the updater refresh them at the end of the chunk: the index lags behind the table
+by at most a chunk of each worker. Once enough rows have been reassigned to other lists, the index
+is rebuilt with new centroids.
 """
 
 import contextlib
@@ -21,16 +21,16 @@ from embedx.search.index import Index, build_index, empty_index, update_rows
 from embedx.search.spec import SearchSpec
 from embedx.training.state import TrainState
 
-# The index is rebuilt after this many reassignments, as a share of rows times blocks: soon at
-# first, because the centroids of a table that is hardly trained say little of what it will be. New
-# centroids are fitted from scratch (measured: docs/constants.md).
+# Number of reassignments after which the index is rebuilt with new centroids, as a share of rows
+# times blocks. At first that is soon, because an almost untrained table changes fast (measured:
+# docs/constants.md).
 REBUILD_SHARE = 0.1
 
 
 class StaleRows(NamedTuple):
-    """The rows that a worker has changed since it last had the index updated."""
+    """The rows that a worker has changed since its last update of the index."""
 
-    rows: ndarray  # int32 (n_rows,): the first n are they
+    rows: ndarray  # int32 (n_rows,): the stale rows, in the first n places
     is_stale: ndarray  # bool (n_rows,)
     n: ndarray  # int64 (1,)
 
@@ -53,9 +53,9 @@ def mark_stale(rows, n, stale):
 class IndexUpdater:
     """The index of table[:n_rows, :dim], shared by several threads.
 
-    Workers query the index that `current` has returned, without a lock, while others update it;
-    `embedx.search` says what a query may see then. Each block is updated by one worker at a time.
-    During a rebuild calls of `current` and `update` wait, and queries go on with the old index.
+    Workers query the index that `current` returns, without a lock, while others update it;
+    `embedx.search` says what a query may then see. Each block is updated by one worker at a time.
+    During a rebuild, `current` and `update` wait, and queries continue with the old index.
     """
 
     def __init__(
@@ -80,14 +80,14 @@ class IndexUpdater:
         self.max_reassigned = rebuild_share * n_rows * search.blocks
         self.index = empty_index(search.blocks)
         self.build_lock = threading.Lock()
-        self.block_locks = [threading.Lock() for _ in range(search.blocks)]  # to write to a block
-        # in each block, since the index was built
+        self.block_locks = [threading.Lock() for _ in range(search.blocks)]  # for writers
+        # In each block, since the index was built.
         self.n_reassigned = np.zeros(search.blocks, int64)
         self.n_builds = self.n_updates = self.next_row = 0
         self.build_seconds = 0.0
 
     def state(self) -> TrainState:
-        """All that updates change; read while no thread uses the index."""
+        """The state that updates change; read it while no thread uses the index."""
         state = TrainState()
         state.add_attribute("index", self, "index")
         state.add_array("index.n_reassigned", self.n_reassigned)
@@ -96,8 +96,8 @@ class IndexUpdater:
         return state
 
     def current(self) -> Index:
-        """The index, built first if there is none yet, and rebuilt if too many rows have been
-        reassigned.
+        """The current index; builds it if there is none yet, and rebuilds it if too many rows have
+        been reassigned.
         """
         with self.build_lock:
             if self.n_builds == 0 or self.n_reassigned.sum() > self.max_reassigned:
@@ -122,7 +122,7 @@ class IndexUpdater:
         self.build_seconds += time.monotonic() - began
 
     def update(self, stale: StaleRows) -> None:
-        """Bring the index up to date with a worker's stale rows, and clear them.
+        """Update the index to a worker's stale rows, and clear these.
 
         Workers begin with different blocks, so that they seldom wait for each other.
         """
@@ -132,8 +132,8 @@ class IndexUpdater:
         stale.n[0] = 0
 
     def update_next(self, n: int) -> None:
-        """Bring the index up to date with the next n rows, in turn, where updating all that change
-        would take too long.
+        """Update the index to the next n rows, round robin, where updating all changed rows would
+        take too long.
         """
         first = self.next_row
         self.next_row = (first + n) % self.n_rows

@@ -1,9 +1,9 @@
-"""What each character means to a tokeniser: part of a word (perhaps lower-cased), a separator, or
-what Unicode's word boundaries (UAX 29) never divide words at.
+"""Character classes of a tokeniser: part of a word (perhaps lower-cased), a separator, or one at
+which Unicode's word boundaries (UAX 29) never divide words.
 
-Two tables say it. `plain`, by byte, serves ASCII. All other characters go through a two-stage table
-of differences (character -> what to append to the word), whose blocks of 128 are mostly alike and
-stored once.
+There are two tables. `plain`, by byte, is for ASCII. For other characters there is a two-stage
+table of differences between a character and the one to append to the word; its blocks of 128 are
+mostly alike, and equal ones are stored once.
 """
 
 import functools
@@ -21,17 +21,17 @@ SEPARATES, LINE_END, NOT_ASCII = 0, -1, -2
 # The entry of `differences` for a separator; no difference of two characters is as large.
 SEPARATOR = 1 << 24
 BLOCK_BITS = 7
-# Entries of a character that is not simply appended. `EXTENDS`: to a word that is begun, as marks
-# and zero-width joiners; after anything else, as U+FE0F after an emoji, it begins none. `IGNORED`:
-# left out, as soft hyphens and directional marks. `SIGMA`: a capital sigma, whose lower case
-# depends on the letters after it.
+# Entries of characters that are not simply appended. `EXTENDS`: appended to the current word, but
+# begins none, such as marks and zero-width joiners, or U+FE0F after an emoji. `IGNORED`: left out,
+# such as soft hyphens and directional marks. `SIGMA`: a capital sigma, whose lower case depends on
+# the letters after it.
 EXTENDS = SEPARATOR + 1
 IGNORED = SEPARATOR + 2
 SIGMA = SEPARATOR + 3
 JOINERS = "\u200c\u200d"
-ZERO_WIDTH_SPACE = "\u200b"  # of the same category, but divides words, as of Thai and Khmer
+ZERO_WIDTH_SPACE = "\u200b"  # same category as the joiners, but divides words, as in Thai and Khmer
 CAPITAL_SIGMA = 0x3A3
-# How `str.lower` sees a character after or before a capital sigma (Unicode 15, table 3-17)
+# Properties of a character next to a capital sigma, for `str.lower` (Unicode 15, table 3-17).
 CASED = 1
 CASE_IGNORABLE = 2
 # Python's lower() gives two characters for this one alone (U+0130): "i" and U+0307.
@@ -43,13 +43,13 @@ class Characters(NamedTuple):
 
     # int64 (256,): the byte to append to the word, or SEPARATES, LINE_END, NOT_ASCII
     plain: np.ndarray
-    # int64 (0x110000 / 128,): row of `differences` for each block of 128 characters
+    # int64 (0x110000 / 128,): the row of `differences` for each block of 128 characters
     blocks: np.ndarray
-    # int64 (n, 128): what to add to a character before it is appended, or SEPARATOR, EXTENDS,
+    # int64 (n, 128): the number to add to a character before it is appended, or SEPARATOR, EXTENDS,
     # IGNORED or SIGMA
     differences: np.ndarray
-    # int32 (n,): characters that are CASED or CASE_IGNORABLE, ascending, and which; (0,) if text is
-    # not lower-cased
+    # int32 (n,): characters that are CASED or CASE_IGNORABLE, ascending, and their case; (0,) if
+    # text is not lower-cased
     case_characters: np.ndarray
     cases: np.ndarray
 
@@ -93,13 +93,13 @@ def tables(tokenizer: str, lowercase: bool) -> Characters:
 
 @functools.cache
 def case_contexts() -> tuple[np.ndarray, np.ndarray]:
-    """`Characters.case_characters` and `cases`, as `str.lower` has them."""
+    """(`Characters.case_characters`, `Characters.cases`), found by `str.lower`."""
     codes = []
     contexts = []
     for code in range(sys.maxunicode + 1):
         c = chr(code)
         if unicodedata.category(c) in ("Lo", "Cn", "Co", "Cs"):
-            continue  # most, and neither of the two
+            continue  # most characters, which are neither
         if f"αΣ{c}α".lower()[1] == "ς":
             continue  # a sigma before it is final, whatever follows
         codes.append(code)
@@ -113,8 +113,8 @@ def no_case_contexts() -> tuple[np.ndarray, np.ndarray]:
 
 @functools.cache
 def whole_tokens() -> Characters:
-    """The tables for tokens that are ended by TOKEN_END and SENTENCE_END, bytes that UTF-8 never
-    has, and hold any others.
+    """The tables for tokens that end with TOKEN_END or SENTENCE_END, bytes that are never in UTF-8,
+    and may contain any others.
     """
     plain = np.full(256, NOT_ASCII, int64)
     plain[:128] = range(128)

@@ -1,14 +1,14 @@
-"""Collocations: which words stand beside each other so often that they are one expression, such as
+"""Collocations: words that occur next to each other so often that they are one expression, such as
 `new york`.
 
-A pair is two words of a sentence that follow one another, or that only connector words (`of`,
-`the`) stand between, which are then a part of the expression but not of its score. With c how often
-a word, or a pair with what is between, occurs:
+A pair is two words of a sentence that are adjacent, or have only connector words (`of`, `the`)
+between them. Connector words are part of the expression, but not of its score. With c the number of
+occurrences of a word, or of a pair with its connector words:
 
-    word2phrase  (c(ab) - m) / (c(a) c(b)) · K        Mikolov et al. 2013, eq. 6, as gensim scales
-                                                      it: m the minimum count, K the number of
-                                                      different words and pairs
-    npmi         ln(p(ab) / (p(a) p(b))) / -ln p(ab)  Bouma 2009, p = c / number of tokens, where
+    word2phrase  (c(ab) - m) / (c(a) c(b)) · K        Mikolov et al. 2013, eq. 6, scaled as in
+                                                      gensim: m the minimum count, K the number of
+                                                      distinct words and pairs
+    npmi         ln(p(ab) / (p(a) p(b))) / -ln p(ab)  Bouma 2009, p = c / number of tokens, for
                                                       c(ab) >= m
 
 A pair whose score is above the threshold is a collocation. Pairs are counted in bounded memory
@@ -16,8 +16,7 @@ A pair whose score is above the threshold is a collocation. Pairs are counted in
 
     id of the first word | number of the sequence of connector words between | id of the second word
 
-so that more than a few connector words in a row, as many as the number has place for, end an
-expression.
+A sequence of connector words that is too long for its number ends an expression.
 """
 
 from collections.abc import Sequence
@@ -38,25 +37,25 @@ from embedx.text.settings import PhraseSettings
 
 CHUNK = 1 << 20  # tokens between two updates of the progress
 MAX_SEQUENCE_BITS = 32
-MEMORY_SHARE = 0.5  # of the free memory, for pairs
+MEMORY_SHARE = 0.5  # share of the free memory that pairs may use
 
 
 class Pairs(NamedTuple):
-    """How pairs are encoded. A sequence of connector words is a number whose digits are those of
-    its words, 0 without any.
+    """The encoding of pairs. The number of a sequence of connector words has a digit for each word;
+    it is 0 without any.
     """
 
     connector: ndarray  # int32 (n_words,): the digit of a connector word, from 1; 0 for other words
-    base: int  # of the number of a sequence
+    base: int  # base of the numbers of sequences
     word_bits: int
     sequence_bits: int
 
     def code(self, ids: Sequence[int]) -> int:
-        """The code of a pair by the ids of its words and of the connectors between; -1 if it is
-        none.
+        """The code of a pair from the ids of its words and the connectors between; -1 if these ids
+        are no pair.
         """
         tokens = np.array(ids, int32)
-        tokens.setflags(write=False)  # as those of a corpus: one type, one compilation
+        tokens.setflags(write=False)  # like tokens of a corpus: a second type would compile again
         code, last = pair_at(tokens, 0, self)
         return code if last == len(ids) - 1 else -1
 
@@ -85,7 +84,7 @@ def find(
 ) -> list[Collocation]:
     """The collocations of a corpus, the highest score first.
 
-    folder  for the pairs that do not fit into memory
+    folder  for pairs that do not fit into memory
     """
     tokens, words, counts = corpus.tokens, corpus.words, corpus.counts
     memory = int(
@@ -129,8 +128,9 @@ def find(
 def scores_of(
     a: ndarray, b: ndarray, ab: ndarray, n_strings: int, n_tokens: int, settings: PhraseSettings
 ) -> ndarray:
-    """The scores of pairs, float64, from the counts of their words and their own, int64; see above
-    for the formulas.
+    """The scores of pairs, float64, by the formulas of the module's docstring.
+
+    a, b, ab  int64 counts of first words, second words and pairs
     """
     if settings.phrase_scoring == "npmi":
         p_a, p_b, p_ab = a / n_tokens, b / n_tokens, ab / n_tokens
@@ -140,8 +140,8 @@ def scores_of(
 
 @kernel_part
 def pair_at(tokens, at, pairs):
-    """The code of the pair whose first word is tokens[at], and where its second word is; (-1, at)
-    if there is none.
+    """(code, place of the second word) of the pair that begins at tokens[at]; (-1, at) if there is
+    none.
     """
     word = int64(tokens[at])
     if word < 0 or pairs.connector[word] > 0:
@@ -162,8 +162,8 @@ def pair_at(tokens, at, pairs):
 
 @kernel
 def write_pairs(tokens, start, stop, pairs, codes):
-    """Write the codes of the pairs whose first word is among tokens[start:stop]; return
-    how many.
+    """Write the codes of the pairs with their first word in tokens[start:stop]; return their
+    number.
     """
     n = 0
     for at in range(start, stop):

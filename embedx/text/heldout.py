@@ -1,23 +1,21 @@
-"""Which part of a corpus is held out from training: some tens of contiguous spans, with a border
-about each that is not used.
+"""The part of a corpus that is held out from training: some tens of contiguous spans, each with a
+border that is not used.
 
-A page keeps to its topic, so that text beside what is held out gives it away: on 100 MB of
-Wikipedia (pages of 1,100 words on average) a word that occurs 20 to 100 times comes again within
-250 tokens 1,100 times as often as it would anywhere, 140 times at 2,000, 45 times at 4,000, 10
-times at 8,000 and no more often than elsewhere from 16,000 on. Tokens of a border are neither
-trained on nor scored. BORDER is where 92 % of these excess repetitions are nearer (95 % of those of
-rarer words, 79 % at half of it), at the cost of 1.9 % of that corpus. On less text borders are
-shorter, so that together they are at most a twentieth of it; where that is too little for a PIECE
-on each side they are a tenth of a PIECE of the span itself.
+Text next to a span reveals its words, because pages have topics: on 100 MB of Wikipedia (pages of
+1,100 words on average) a word with a count of 20 to 100 recurs within 250 tokens 1,100 times as
+often as by chance, 140 times as often at 2,000 tokens, 45 at 4,000, 10 at 8,000, and no more often
+from 16,000 on. Tokens of a border are neither trained on nor scored. 92 % of the excess repetitions
+are nearer than BORDER (95 % for rarer words; 79 % at half of it), which costs 1.9 % of that corpus.
+On less text borders are shorter, at most a twentieth of it together; if that is less than a PIECE
+on each side, they are a tenth of a PIECE of the span itself.
 
-The corpus is cut into as many equal chunks as there are spans, each at a random place of its own
-chunk. The number of tokens and the share decide alone, so that the same text is held out whatever
-the seed, the settings and the threads. A span ends with a sentence where sentences are marked and
-are not very long.
+The corpus is divided into as many equal chunks as there are spans, with a span at a random place of
+each chunk. Only the number of tokens and the share determine the spans, so that the same text is
+held out for any seed, settings and threads. A span ends with a sentence if sentences are marked and
+not very long.
 
-The vocabulary is that of the whole corpus: which words there are is known before anything is held
-out. How often they occur is counted without the spans and their borders for all that training and
-evaluation make of it: subsampling, noise, trees, initial biases, the unigram model. See
+The vocabulary is that of the whole corpus. Counts for training and evaluation (subsampling, noise,
+trees, initial biases, the unigram model) exclude spans and borders, see
 `embedx.text.vocabulary.trained_counts`.
 """
 
@@ -29,42 +27,44 @@ from numpy import int64, ndarray
 from embedx.errors import SettingError
 from embedx.text.tokenizer import END_OF_SENTENCE
 
-PIECE = 1000  # tokens; what training leaves out is whole pieces of the corpus
+PIECE = 1000  # tokens; training leaves out whole pieces of the corpus
 SEED = 2**33
-# a standard error from so many independent spans is itself within an eighth, as a rule
+# The relative error of a standard error over this many independent spans is about an eighth.
 MAX_SPANS = 40
-MIN_SPANS = 8  # as long as that many pieces are held out
-SPAN = 2  # pieces that a span has at least where there may be fewer spans
+MIN_SPANS = 8  # if at least as many pieces are held out
+SPAN = 2  # minimum number of pieces of a span, unless that leaves fewer than MIN_SPANS
 BORDER = 4  # pieces on each side
-MAX_DROPPED = 1 / 20  # of the corpus, for borders
+MAX_DROPPED = 1 / 20  # share of the corpus for borders
 
 
 class HeldOut(NamedTuple):
-    """The part that training never sees."""
+    """The held-out part of a corpus."""
 
     # uint8 (n_pieces,): 1 where a piece is held out or a border, and so is not trained on
     pieces: ndarray
     bounds: ndarray  # int64 (n_spans, 2): first token of each span, and the one after its last
-    # int32 (n,): the words of the spans in text order, -1 where one is not of the vocabulary
+    # int32 (n,): the words of the spans in text order, -1 for words out of the vocabulary
     words: ndarray
-    sentences: ndarray  # int64 (n,): the sentence each word stands in; none is in two spans
-    spans: ndarray  # int64 (n,): the number of its span
-    counts: ndarray  # int64 (n_words,): how often each word of the vocabulary occurs in `pieces`
+    sentences: ndarray  # int64 (n,): the sentence of each word; none is in two spans
+    spans: ndarray  # int64 (n,): the span of each word
+    counts: ndarray  # int64 (n_words,): the count of each word of the vocabulary in `pieces`
 
     @property
     def n_words(self) -> int:
-        """How many words of the vocabulary are scored."""
+        """The number of words that are scored: those in the vocabulary."""
         return int((self.words >= 0).sum())
 
 
 def n_pieces(tokens: ndarray) -> int:
-    """How many pieces a corpus has."""
+    """The number of pieces of a corpus."""
     return -(-len(tokens) // PIECE)
 
 
 def hold_out(tokens: ndarray, remap: ndarray, share: float, n_words: int | None = None) -> HeldOut:
-    """A share of the corpus; `remap` int32 (n_types,) makes words of provisional ids, of which
-    there are `n_words`, if that is more than the corpus has. Raises `EmbedxError` if too small.
+    """Hold out a share of the corpus. Raises `EmbedxError` if the corpus is too small.
+
+    remap    int32 (n_types,): the word of each provisional id
+    n_words  size of the vocabulary, if that is more than the corpus has
     """
     pieces = np.zeros(n_pieces(tokens), np.uint8)
     spans, border = spans_of(len(pieces), share)
@@ -90,9 +90,10 @@ def hold_out(tokens: ndarray, remap: ndarray, share: float, n_words: int | None 
 
 
 def spans_of(n: int, share: float) -> tuple[ndarray, int]:
-    """The spans of a corpus of n pieces, int64 (n_spans, 2), by first piece and the one after the
-    last, and how many pieces on each side of them are border. Raises `EmbedxError` if there are no
-    two spans.
+    """(spans, border) for a corpus of n pieces: the first piece of each span and the one after its
+    last, int64 (n_spans, 2), and the number of border pieces on each side.
+
+    Raises `EmbedxError` if there would be fewer than two spans.
     """
     held = round(share * n)
     if held < 2:
@@ -101,10 +102,10 @@ def spans_of(n: int, share: float) -> tuple[ndarray, int]:
         raise SettingError("heldout", share, problem, remedy)
     max_dropped = int(MAX_DROPPED * n)
     fewest = min(held, MIN_SPANS)
-    with_borders = max_dropped // BORDER  # fewer spans rather than borders below half of BORDER
+    with_borders = max_dropped // BORDER  # rather fewer spans than borders below half of BORDER
     n_spans = max(min(held // SPAN, MAX_SPANS, with_borders), fewest)
     longest = -(-held // n_spans)
-    # a third, for training, at least
+    # At least a third of a chunk is for training.
     border = min(max_dropped // (2 * n_spans), BORDER, (n // n_spans - longest) // 3)
     chunk = np.arange(n_spans + 1) * n // n_spans
     length = np.diff(np.arange(n_spans + 1) * held // n_spans)
@@ -118,8 +119,8 @@ def spans_of(n: int, share: float) -> tuple[ndarray, int]:
 
 
 def whole_sentences(tokens: ndarray, start: int, stop: int) -> tuple[int, int]:
-    """tokens[start:stop] without the sentences that either end would cut, unless more than a
-    quarter of PIECE would be lost.
+    """The range start:stop without the sentences that it cuts at its ends, unless that loses more
+    than a quarter of PIECE.
     """
     quarter = PIECE // 4
     head, tail = tokens[start : start + quarter], tokens[max(stop - quarter, start) : stop]

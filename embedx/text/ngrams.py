@@ -1,15 +1,14 @@
 """The character n-grams of a word, and the buckets that they are hashed to.
 
-Bojanowski et al. 2017, "Enriching word vectors with subword information", section 3.2, in the
+Bojanowski et al. 2017, "Enriching word vectors with subword information", section 3.2, with the
 conventions of fastText 0.9.3, so that models can be exchanged with it:
 
-    word      stands between < and >, so that beginnings and ends of words differ from what is
-              within
-    n-grams   all chunks of `shortest` to `longest` Unicode characters, repeats included; neither <
-              nor > by itself
+    word      enclosed in < and >, so that prefixes and suffixes differ from other n-grams
+    n-grams   all substrings of `shortest` to `longest` Unicode characters, repeats included,
+              without the single characters < and >
     bucket    the 32-bit FNV-1a hash of the n-gram's UTF-8 bytes, modulo the number of buckets.
-              fastText reads a byte as a signed char, so that one above 127 also turns over the
-              upper 24 bits of the hash
+              fastText reads a byte as a signed char, so that a byte above 127 also flips the upper
+              24 bits of the hash
 
 fastText's mark for the end of a line, </s>, has no n-grams. `embedx.engine.subwords` lists those of
 a vocabulary, compiled.
@@ -23,22 +22,22 @@ from embedx.errors import SettingError
 BEGINNING, END = "<", ">"
 NOT_SPLIT = "</s>"
 FNV_OFFSET, FNV_PRIME, MASK = 2166136261, 16777619, 0xFFFFFFFF
-SIGN = 0xFFFFFF00  # what a byte above 127 becomes beside itself where it is read as a signed char
+SIGN = 0xFFFFFF00  # the upper bits of a byte above 127 that is read as a signed char
 LENGTHS = re.compile(r"\s*(\d{1,6})\s*(?:-\s*(\d{1,6})\s*)?")
-MAX_CHARACTERS = 50  # of an n-gram
+MAX_CHARACTERS = 50  # in an n-gram
 MAX_BUCKETS = 100_000_000
 
 
 class NGrams(NamedTuple):
-    """Which n-grams of a word count, and how many buckets there are for them."""
+    """The lengths of n-grams, and the number of their buckets."""
 
     shortest: int  # characters
     longest: int
     n_buckets: int
 
     def of(self, word: str) -> list[str]:
-        """The n-grams of a word, by where they begin, then by length; those that occur twice stand
-        there twice.
+        """The n-grams of a word in order of their beginnings, then of their lengths, repeats
+        included.
         """
         if word == NOT_SPLIT:
             return []
@@ -52,17 +51,17 @@ class NGrams(NamedTuple):
         ]
 
     def buckets(self, word: str) -> list[int]:
-        """The bucket of each of them."""
+        """The buckets of `of(word)`."""
         return [fnv1a(encoded(ngram)) % self.n_buckets for ngram in self.of(word)]
 
 
 def encoded(text: str) -> bytes:
-    """The UTF-8 bytes of a text, also of half a surrogate pair."""
+    """The UTF-8 bytes of a text, which may have unpaired surrogates."""
     return text.encode("utf-8", "surrogatepass")
 
 
 def fnv1a(content: bytes) -> int:
-    """The hash of some bytes, each read as a signed char."""
+    """The FNV-1a hash of bytes, each read as a signed char."""
     value = FNV_OFFSET
     for byte in content:
         value = (value ^ (byte | SIGN if byte > 127 else byte)) * FNV_PRIME & MASK
@@ -70,8 +69,8 @@ def fnv1a(content: bytes) -> int:
 
 
 def ngrams(lengths: str, n_buckets: int, setting: str = "subwords") -> NGrams:
-    """The n-grams of the lengths `3-6`, or 3 for one length, in that many buckets. Raises
-    `SettingError`, which names the setting, for anything else.
+    """`NGrams` for lengths such as "3-6" or "3". Raises `SettingError`, which names `setting`, for
+    anything else.
     """
     found = LENGTHS.fullmatch(lengths)
     shortest, longest = (int(found[1]), int(found[2] or found[1])) if found else (0, 0)

@@ -1,5 +1,4 @@
-"""What the user names on the command line, resolved to the sources that will be read, in the order
-given.
+"""The sources to read, from the names that the user gives, in the same order.
 
 Nothing is opened here, and numba is not imported, so that help and error messages are quick.
 """
@@ -19,12 +18,11 @@ from embedx.text.recipes import Recipe, find_recipe, near_recipe
 from embedx.text.settings import TextSettings
 
 STANDARD_INPUT = "-"
-# How Wikimedia names its dumps: "enwiki-20240301-pages-articles1.xml-p1p41242.bz2".
-# Each part is looked for once, at its first place, so that the time is linear.
+# Names of Wikimedia's dumps: "enwiki-20240301-pages-articles1.xml-p1p41242.bz2".
+# Atomic groups match each part at its first place only, so that the time is linear.
 DUMP_NAME = re.compile(r"(?>.*?\b(?>\w*?wik)\w++-).*pages-(?:articles|meta)|(?>.*?wik).*\.xml\b")
 
-# What a name says of the format, before the suffix of a compression. Another one says nothing: then
-# the options do.
+# Format by suffix, before the suffix of a compression. With other suffixes the options decide.
 FORMATS = {
     ".txt": "text",
     ".json": "json",
@@ -37,11 +35,11 @@ FORMATS = {
 }
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 ROWS = "rows"  # reader of labelled data
-EDGES = "edges"  # reader of the edges of a graph, lines of cells
+EDGES = "edges"  # reader of the edges of a graph
 ARCHIVE_NAME = re.compile(r".*\.(zip|tar|tgz|tbz2?|txz|tar\.(gz|bz2|xz|zst))", re.IGNORECASE)
 OF_ARCHIVE = re.compile(r"(.+):([^:]+)", re.DOTALL)  # ARCHIVE:PATTERN
 ALL_MEMBERS = "*"
-# Files that the system makes as they are read: what they hold changes, their size and times do not.
+# Files that the kernel generates when they are read: content changes, size and times do not.
 KERNEL_FILES = ("/proc/", "/sys/")
 
 
@@ -49,18 +47,17 @@ KERNEL_FILES = ("/proc/", "/sys/")
 class Source:
     """One file, URL or standard input."""
 
-    name: str  # as the user knows it, for messages
-    # "text", "wikipedia", "json", "table", "rows", "edges", or "any" where the name does not show
-    # it
+    name: str  # as the user gave it, for messages
+    # "text", "wikipedia", "json", "table", "rows", "edges", or "any" if the name does not tell
     reader: str
-    # identifies its content for the token cache (a URL's is its name); None: not cached
+    # Identifies the content for the token cache (for a URL, its name); None: not cached.
     fingerprint: Record | None
-    location: str = ""  # path or URL to open, where it is not the name
-    cut_off: bool = False  # a dump that is known to end in the middle
-    members: str = ""  # of an archive: which of its members are read, a glob; "" where it is none
-    # that the user named, where it was found in one: then it is skipped if it is no text
+    location: str = ""  # path or URL to open, if it is not the name
+    cut_off: bool = False  # a dump that is known to be incomplete
+    members: str = ""  # glob of the members to read of an archive; "" for other files
+    # The folder that the user named, if the file was found in one: it is skipped if it is no text.
     folder: str = ""
-    # what else was in that folder and is no text: models, checkpoints and caches, for a message
+    # Models, checkpoints and caches that were left out of that folder, for a message.
     left_out: str = ""
 
     @property
@@ -69,12 +66,12 @@ class Source:
 
     @property
     def size(self) -> int | None:
-        """Bytes as stored, None when not known before reading."""
+        """Size in bytes as stored; None if it is not known before reading."""
         return self.fingerprint.get("size") if self.fingerprint else None
 
     def format(self, settings: TextSettings) -> str:
-        """What it is read as: "text" (which a dump is found to be by its beginning), "wikipedia",
-        "json" or "table".
+        """The format to read: "text", "wikipedia", "json" or "table". Dumps without a telling name
+        are "text" here; their beginning is recognised later.
         """
         if settings.format == "text" and self.reader not in (ROWS, EDGES):
             return "text"
@@ -85,17 +82,15 @@ class Source:
         return "table" if settings.column is not None else "text"
 
     def has_sentences(self, settings: TextSettings) -> bool:
-        """Whether its tokens are taken as they are, so that other bytes than white
-        space end them.
-        """
+        """Whether tokens are used as they are, so that bytes other than white space end them."""
         if self.reader == EDGES:
             return True
         return settings.tokenizer == "none" and self.format(settings) in ("json", "table")
 
 
 def find_sources(corpora: Sequence[str]) -> list[Source]:
-    """The sources named by paths, globs, directories, URLs, `-` and recipes; one that is named
-    twice is read once.
+    """The sources of paths, globs, directories, URLs, `-` and recipes; a source that is named twice
+    is read once.
     """
     if not corpora:
         remedy = "name a file, a directory, a URL, a recipe, or - for standard input"
@@ -109,16 +104,14 @@ def find_sources(corpora: Sequence[str]) -> list[Source]:
 
 
 def recipe_defaults(corpora: Sequence[str]) -> Record:
-    """The default `TextSettings` of the corpora, where all agree: those of a recipe, or of a
-    Wikipedia dump.
-    """
+    """The default `TextSettings` of recipes and Wikipedia dumps, if those of all corpora agree."""
     defaults = [_defaults_of(corpus) for corpus in corpora]
     return defaults[0] if defaults and all(d == defaults[0] for d in defaults) else {}
 
 
 def text_defaults(corpora: Sequence[str], options: Options) -> Record:
-    """The default `TextSettings` of the corpora beside the options: those of `recipe_defaults`, and
-    that standard input is text where a tokenizer is given for it.
+    """The default `TextSettings` of the corpora, given the options: those of `recipe_defaults`, and
+    format text for standard input if a tokenizer is given.
     """
     defaults = recipe_defaults(corpora)
     has_fields = options.get("json_field") is not None or options.get("column") is not None
@@ -128,7 +121,7 @@ def text_defaults(corpora: Sequence[str], options: Options) -> Record:
 
 
 def check_formats(sources: Sequence[Source], settings: TextSettings) -> None:
-    """Raise `EmbedxError` if a field or column is named, and none of the sources has any."""
+    """Raise `EmbedxError` if a field or column is set, but no source can have one."""
     formats = {source.format(settings) for source in sources}
     for setting, value, format, what in (
         ("json_field", settings.json_field, "json", "JSON Lines"),
@@ -145,7 +138,7 @@ def is_url(name: str) -> bool:
 
 
 def url_fingerprint(url: str) -> Record:
-    """What tells a URL from others, without its secrets."""
+    """The fingerprint of a URL, without its secrets."""
     shown = public_url(url)
     if shown == url:
         return {"url": url}
@@ -165,7 +158,7 @@ def _sources_of_name(corpus: str) -> list[Source]:
         return _of_recipe(recipe)
     if os.path.isdir(corpus):
         return _in_directory(corpus)
-    if os.path.lexists(corpus):  # a link that leads nowhere, or in a loop, is one that is explained
+    if os.path.lexists(corpus):  # broken and circular links too, for a message that explains them
         return [_file(corpus)]
     if (
         (named := OF_ARCHIVE.fullmatch(corpus))
@@ -184,8 +177,8 @@ def _sources_of_name(corpus: str) -> list[Source]:
 
 
 def _matches(pattern: str) -> list[Source]:
-    """The files that a glob matches, but for those in models, checkpoints and caches that its
-    wildcards lead into.
+    """The files that match a glob, except those in models, checkpoints and caches that only its
+    wildcards match.
     """
     parts = Path(pattern).parts
     n_literal = next(k for k, part in enumerate(parts) if glob.has_magic(part))
@@ -205,16 +198,16 @@ def _matches(pattern: str) -> list[Source]:
 
 
 def recipe_meant(corpus: str) -> Recipe | None:
-    """The recipe of that name, unless something else here has the name; the recipe's own file, as
-    fetched, may have it.
+    """The recipe of that name; None if another file has the name. The recipe's own fetched file may
+    have it.
     """
     recipe = None if is_url(corpus) else find_recipe(corpus)
     return recipe if recipe and (corpus in recipe.files or not os.path.exists(corpus)) else None
 
 
 def _in_directory(folder: str) -> list[Source]:
-    """Its files and those of its subdirectories, in the order of their names, but no hidden ones,
-    and no models, checkpoints and caches of this program.
+    """The files of a directory and its subdirectories, in order of their names, without hidden
+    files and without models, checkpoints and caches of this program.
     """
     found = []
     left_out = []
@@ -225,7 +218,7 @@ def _in_directory(folder: str) -> list[Source]:
             continue
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         found += [os.path.join(parent, name) for name in sorted(files) if not name.startswith(".")]
-    # a socket or pipe is no text
+    # Sockets and pipes are no text.
     found = [path for path in found if os.path.isfile(path) or not os.path.exists(path)]
     if not found and left_out:
         problem = f"nothing but what embedx writes: {listed(left_out)}"
@@ -238,7 +231,7 @@ def _in_directory(folder: str) -> list[Source]:
 
 
 def _file(path: str, members: str = ALL_MEMBERS) -> Source:
-    """A file; if it is an archive, those of its members that match the pattern."""
+    """The source of a file; of an archive, the members that match the pattern."""
     if not ARCHIVE_NAME.fullmatch(path):
         members = ""
     return Source(path, reader_of(path), _fingerprint(path, members), members=members)
@@ -250,7 +243,7 @@ def _fingerprint(path: str, members: str) -> Record | None:
     except OSError as error:
         problem = f"cannot be opened ({error.strerror})"
         raise DataError(path, None, problem, "repair or remove it") from error
-    if not os.path.isfile(path):  # a pipe, as in <(zcat ...), gives its content once
+    if not os.path.isfile(path):  # a pipe, such as <(zcat ...), can be read only once
         return None
     real_path = os.path.realpath(path)
     if real_path.startswith(KERNEL_FILES):
@@ -260,10 +253,10 @@ def _fingerprint(path: str, members: str) -> Record | None:
 
 
 def file_identity(status: os.stat_result) -> Record:
-    """What another file of the same name, or other content, does not share.
+    """Facts that differ for another file of the same name, and for other content.
 
-    Size and time of modification do not tell, as `cp -p` and archives with fixed dates keep both.
-    The device is left out: that of a network file system has another number after each mount.
+    Size and modification time are not enough: `cp -p` and archives with fixed dates preserve both.
+    The device is left out, because a network file system gets a new number at each mount.
     """
     return {
         "size": status.st_size,
@@ -274,9 +267,7 @@ def file_identity(status: os.stat_result) -> Record:
 
 
 def current_fingerprint(source: Source) -> Record | None:
-    """The fingerprint the source has now: another one means that it was changed while
-    it was read.
-    """
+    """The current fingerprint of a source; if it differs, the source changed while it was read."""
     if source.fingerprint is None or "path" not in source.fingerprint:
         return source.fingerprint
     return _fingerprint(source.address, source.members) if os.path.exists(source.address) else None
@@ -301,8 +292,8 @@ def _of_recipe(recipe: Recipe) -> list[Source]:
 
 
 def described(corpus: str) -> Record:
-    """What is known of a corpus without reading it, by name: of a recipe all that it says, and
-    where its files are.
+    """The facts of a corpus that are known without reading it: for a recipe, its contents and the
+    places of its files.
     """
     if recipe := recipe_meant(corpus):
         stated = {name: value for name, value in vars(recipe).items() if value and name != "folder"}
@@ -339,6 +330,6 @@ def _defaults_of(corpus: str) -> Record:
 
 
 def total_size(sources: Iterable[Source]) -> int | None:
-    """Bytes to read, as stored; None when that of a source is unknown."""
+    """Total bytes to read, as stored; None if the size of a source is unknown."""
     sizes = [source.size for source in sources]
     return None if None in sizes else sum(size for size in sizes if size is not None)

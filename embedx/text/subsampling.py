@@ -1,8 +1,8 @@
-"""The words of an encoded corpus that training sees: those that survive subsampling, and how far
-the window of each reaches.
+"""The words of an encoded corpus that are trained on, those that survive subsampling, and their
+window widths.
 
-Both are drawn by position in the corpus, so that every pass draws again and any two runs of a seed
-draw the same.
+Both are drawn by epoch and position in the corpus, so that each epoch draws anew and all runs of a
+seed draw the same.
 """
 
 from typing import NamedTuple
@@ -15,19 +15,19 @@ from embedx.text.heldout import PIECE
 from embedx.text.tokenizer import END_OF_SENTENCE
 
 LEFT_OUT = -1
-# the widest window, which alone is not drawn: every other word of the sentence, up to this far
+# The maximum window. It is not drawn at random: contexts are all words of the sentence within it.
 WHOLE_SENTENCE = 1000
-LOOKED_AT = 1 << 22  # tokens, for the length of sentences
+LOOKED_AT = 1 << 22  # tokens from which the mean length of sentences is estimated
 
 
 @by_address
 class TokenStream(NamedTuple):
-    """The corpus as it lies on disk and what makes words of it."""
+    """The corpus as stored, and the tables that turn its tokens into training words."""
 
     tokens: ndarray  # int32 (n,): provisional ids, END_OF_SENTENCE between sentences
     word: ndarray  # int32 (n_types,): the word of a provisional id, or LEFT_OUT
-    keep: ndarray  # uint32 (n_types,): kept when 32 random bits do not exceed this
-    # uint8 (n / PIECE, rounded up): 1 for a piece of tokens that training must not see
+    keep: ndarray  # uint32 (n_types,): a word is kept if 32 random bits do not exceed this
+    # uint8 (n / PIECE, rounded up): 1 for a piece that is not trained on
     held_out: ndarray
 
 
@@ -36,19 +36,19 @@ class KeptWords(NamedTuple):
     """The kept words of a chunk and its margins."""
 
     word: ndarray  # int32
-    sentence: ndarray  # int32: which sentence each stands in
-    reach: ndarray  # int32: how far each one's window reaches
+    sentence: ndarray  # int32: number of its sentence
+    reach: ndarray  # int32: width of its window to each side
 
 
 def new_words(window: int, n_tokens: int) -> KeptWords:
-    """Memory for the words of chunks of up to `n_tokens` tokens."""
+    """Buffers for the words of chunks of up to `n_tokens` tokens."""
     capacity = n_tokens + 2 * window
     return KeptWords(*(np.zeros(capacity, int32) for _ in range(3)))
 
 
 def context_words(tokens: ndarray, window: int) -> float:
-    """How many words a centre has around it, before any is left out: exact where windows are drawn
-    and sentences long.
+    """Mean number of context words of a centre without subsampling; exact if windows are drawn and
+    sentences long.
     """
     if window != WHOLE_SENTENCE:
         return window + 1
@@ -62,19 +62,18 @@ def keep_words(stream, window, start, stop, key, words):
     """Write the words of tokens[start:stop] that survive subsampling, with up to `window` more on
     each side of the chunk.
 
-    Return where the centres begin and end in `words`, how many words were written, and how many
-    tokens of the chunk are words at all. Words that the left margin lacks stand in a sentence of
-    their own. Without any centre nothing is written: a long run of words left out is walked through
-    only once.
+    Returns (begin and end of the centres in `words`, number of words written, number of tokens of
+    the chunk in the vocabulary). Missing words of the left margin are in a sentence of their own.
+    Without any centre nothing is written, so that a long run of dropped words is scanned only once.
     """
-    n = window  # those before are for the left margin
+    n = window  # the places before are for the left margin
     n_seen = sentence = 0
     for position in range(start, stop):
         if _ends_sentence(stream, position):
             sentence += 1
             continue
         word, drawn = stream.word[stream.tokens[position]], bits(key, uint64(position))
-        # whether it is kept cannot be predicted: no branch
+        # Without a branch, which the CPU could not predict.
         words.word[n], words.sentence[n] = word, sentence
         words.reach[n] = window if window == WHOLE_SENTENCE else 1 + low_half_below(drawn, window)
         n_seen += word != LEFT_OUT
@@ -96,9 +95,7 @@ def keep_words(stream, window, start, stop, key, words):
 
 
 def has_pairs(stream: TokenStream) -> bool:
-    """Whether two words of the vocabulary stand in one sentence: before subsampling, each is in the
-    other's window.
-    """
+    """Whether any sentence has two words of the vocabulary, a pair before subsampling."""
     after_word = False
     for piece, is_held_out in enumerate(stream.held_out > 0):
         tokens = stream.tokens[piece * PIECE : (piece + 1) * PIECE]
@@ -116,23 +113,21 @@ def has_pairs(stream: TokenStream) -> bool:
 
 @kernel_part
 def _ends_sentence(stream, position):
-    """Whether no window reaches across the token at `position`: a mark between sentences, or held
-    out.
-    """
+    """Whether windows end at the token at `position`: a mark between sentences, or held out."""
     return stream.tokens[position] == END_OF_SENTENCE or stream.held_out[position // PIECE] > 0
 
 
 @kernel_part
 def _survives(stream, position, drawn):
-    """Whether the token at `position`, a word of the vocabulary, survives subsampling by its random
-    bits.
+    """Whether the token at `position`, a word of the vocabulary, survives subsampling with these
+    random bits.
     """
     return high_half(drawn) <= uint64(stream.keep[stream.tokens[position]])
 
 
 @kernel_part
 def _add_to_margin(stream, position, key, words, n, sentence):
-    """Write the token at `position` to place n if it is kept; return whether it is."""
+    """Write the token at `position` to place n if it survives; return whether it does."""
     word = stream.word[stream.tokens[position]]
     if word == LEFT_OUT or not _survives(stream, position, bits(key, uint64(position))):
         return False

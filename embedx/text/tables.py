@@ -1,12 +1,11 @@
-"""Text out of records: JSON Lines and tables (CSV and the like), of each record the one field that
-is wanted.
+"""Text from one field of each record of JSON Lines or a table (CSV and similar formats).
 
-A string is text: each of its lines is a sentence, as in a plain file. A list of strings or whole
-numbers is one sentence. Empty ones are left out. A record that has no such value is bad: an error,
-or skipped and counted. Memory is that of a record, which may not be longer than MAX_RECORD_BYTES.
+A string is text: each line is a sentence, as in a plain file. A list of strings or whole numbers is
+one sentence. Empty values are skipped. A record without such a value is bad: an error, or skipped
+and counted. Only one record is in memory, of at most MAX_RECORD_BYTES.
 
-A reader yields the values of a field with their line or row numbers, and a `Bad` in place of each
-that is bad.
+A reader yields the values of a field with their line or row numbers, and a `Bad` for each bad
+record.
 """
 
 import csv
@@ -21,33 +20,33 @@ from embedx.errors import DataError, Setting, Text
 from embedx.settings import Options, Record
 from embedx.text.archives import BlockReader
 
-# ten times the longest article; JSON of brackets alone takes twenty times as much when it is read
+# Ten times the longest Wikipedia article. Parsed JSON takes up to twenty times as much memory.
 MAX_RECORD_BYTES = 1 << 24
 BLOCK_BYTES = 1 << 18
 DELIMITERS = (",", "\t", ";", "|")
 PARQUET_START = b"PAR1"
-# Kinds of files that are no text, by what a setting that reads them would name.
+# Kinds of files that are no plain text, with the setting that reads them.
 TABLE = "CSV/TSV/Parquet"
 JSON = "JSON"
 READ_BY = {TABLE: Setting("column"), JSON: Setting("json_field")}
-# What separates tokens and sentences where tokens are taken as they are, white space and all: bytes
-# that UTF-8 never has.
+# Ends of tokens and sentences if tokens are used as they are and may contain white space: bytes
+# that are never in UTF-8.
 TOKEN_END, SENTENCE_END = b"\xff", b"\xfe"
 
 
 class NotTextError(DataError):
-    """A file is no text that these settings read; in a folder it is skipped, and counted as of that
-    kind.
+    """A file that is no text under these settings. In a folder it is skipped, and counted under its
+    `kind`.
     """
 
     def __init__(self, file: str, problem: Text, remedy: Text, kind: str) -> None:
         super().__init__(file, None, problem, remedy)
-        self.args = (file, problem, remedy, kind)  # what pickle makes it of again
+        self.args = (file, problem, remedy, kind)  # for pickle
         self.kind = kind
 
 
 class LabelledDataError(NotTextError):
-    """A file that looks like labelled data where text is wanted."""
+    """A file that looks like labelled data where text is expected."""
 
     def __init__(self, file: str) -> None:
         classify = f"train a classifier on it with `embedx classify {shlex.quote(file)}`"
@@ -65,9 +64,7 @@ class Bad(NamedTuple):
 
 
 def count_bad(report: Record, on_bad: str, file: str, line: int, bad: Bad) -> None:
-    """The record at this place is bad: an error, unless `on_bad` is "skip", else counted in the
-    source's report.
-    """
+    """Raise an error for a bad record or, if `on_bad` is "skip", count it in the report."""
     if on_bad == "error":
         skip = (", or skip such records with ", Setting("on_bad_record", "skip"))
         raise DataError(file, line, bad.why, (bad.remedy, skip))
@@ -82,11 +79,11 @@ def text_of(
     whole: bool,
     note_bad: Callable[[str, int, Bad], None],
 ) -> Iterator[bytes]:
-    """The text of a field's values in blocks, UTF-8 where they are well-formed.
+    """The text of a field's values in blocks, UTF-8 if they are well-formed.
 
-    name   the source, as the user knows it
-    whole  whether tokens are taken as they are: then TOKEN_END and SENTENCE_END end them, else
-           white space and line feeds
+    name   the source, as the user gave it
+    whole  whether tokens are used as they are: then TOKEN_END and SENTENCE_END end them, else white
+           space and line feeds
     """
     pieces = []
     n_bytes = 0
@@ -121,14 +118,14 @@ def _text(value: Any, field: str, whole: bool) -> bytes | Bad:
 
 
 def _sentence(tokens: list[str]) -> bytes:
-    # Ill-formed bytes of the source stay ill-formed, but are none of the two.
+    # Ill-formed bytes of the source stay ill-formed, but become neither TOKEN_END nor SENTENCE_END.
     text = "\0".join(tokens).replace("\udcff", "\udcfd").replace("\udcfe", "\udcfd")
     return _utf8(text).replace(b"\0", TOKEN_END) + SENTENCE_END
 
 
 def _utf8(text: str) -> bytes:
-    """Bytes that were not UTF-8 as they were, and surrogates that JSON may hold as three that are
-    not UTF-8 either.
+    """The bytes of a text: those that were not UTF-8 unchanged; unpaired surrogates, which JSON may
+    have, as three bytes that are not UTF-8 either.
     """
     try:
         return text.encode("utf-8", "surrogateescape")
@@ -137,13 +134,13 @@ def _utf8(text: str) -> bytes:
 
 
 def shown(value: Any) -> str:
-    """The value as JSON, or its beginning, for messages."""
+    """The beginning of a value as JSON, for messages."""
     return json.dumps(value, default=str)[:40]
 
 
 def value_of(record: Options, field: str, default: Any) -> Any:
-    """The value of a field, `b` of the object `a` where none is called `a.b`; the default if there
-    is no such field.
+    """The value of a field, or the default. Without a field called `a.b`, that is field `b` of the
+    object `a`.
     """
     if field in record:
         return record[field]
@@ -153,7 +150,7 @@ def value_of(record: Options, field: str, default: Any) -> Any:
 
 
 def fields_of(record: Options) -> list[str]:
-    """The names of fields; those of the objects among them by their paths."""
+    """The names of all fields; those within objects as paths."""
     names = (
         [f"{name}.{inner}" for inner in value] if isinstance(value, Mapping) else [name]
         for name, value in record.items()
@@ -162,7 +159,7 @@ def fields_of(record: Options) -> list[str]:
 
 
 def lines_of(blocks: Iterable[bytes], name: str) -> Iterator[bytes]:
-    """The lines with their ends; an `EmbedxError` if one has more than MAX_RECORD_BYTES."""
+    """The lines, with line ends. Raises `EmbedxError` for a line of more than MAX_RECORD_BYTES."""
     reader = io.BufferedReader(BlockReader(blocks), BLOCK_BYTES)
     for number, line in enumerate(iter(lambda: reader.readline(MAX_RECORD_BYTES + 1), b""), 1):
         if len(line) > MAX_RECORD_BYTES:
@@ -173,7 +170,7 @@ def lines_of(blocks: Iterable[bytes], name: str) -> Iterator[bytes]:
 
 
 def json_records(lines: Iterable[bytes]) -> Iterator[tuple[int, Record | Bad]]:
-    """The objects of JSON Lines."""
+    """The objects of JSON Lines, with line numbers."""
     remedy = "write an object in each line, as jq -c '.[]' does of a list"
     for number, line in enumerate(lines, 1):
         text = line.decode("utf-8", "surrogateescape").removeprefix("\ufeff")
@@ -195,7 +192,7 @@ def json_records(lines: Iterable[bytes]) -> Iterator[tuple[int, Record | Bad]]:
 
 
 def json_values(lines: Iterable[bytes], name: str, field: str | None) -> Iterator[tuple[int, Any]]:
-    """A field of JSON Lines."""
+    """The values of a field of JSON Lines, with line numbers."""
     for number, record in json_records(lines):
         if field is None:
             known = _listed(fields_of(record) if isinstance(record, dict) else ())
@@ -219,14 +216,14 @@ def json_values(lines: Iterable[bytes], name: str, field: str | None) -> Iterato
 def table_rows(
     lines: Iterable[bytes], name: str, columns: Collection[str]
 ) -> Iterator[tuple[int, list[str] | Bad]]:
-    """The rows of a table as Python's csv module reads it, separated by commas, tabs, semicolons or
+    """The rows of a table, read by Python's csv module, separated by commas, tabs, semicolons or
     bars.
 
-    columns  names, of which the first row may have some
+    columns  names that the first row may contain
     """
     decoded = (line.decode("utf-8", "surrogateescape") for line in lines)
     first = next(decoded, "").removeprefix("\ufeff")
-    csv.field_size_limit(MAX_RECORD_BYTES)  # of all readers of this process, 131,072 by default
+    csv.field_size_limit(MAX_RECORD_BYTES)  # for all readers of this process; default 131,072
     rows = csv.reader(
         itertools.chain([first], decoded), delimiter=delimiter_of(first, columns), strict=True
     )
@@ -240,7 +237,7 @@ def table_rows(
                 f"no row of a table ({error})",
                 "close each quote, double those within, and end lines with LF",
             )
-            # an open quote joined lines: which of them are rows is unknown
+            # An unclosed quote has joined lines: it is unknown which of them are rows.
             if rows.line_num > begins:
                 raise DataError(name, begins, bad.why, bad.remedy) from error
             yield begins, bad
@@ -256,8 +253,8 @@ def table_rows(
 
 
 def delimiter_of(first: str, columns: Collection[str]) -> str:
-    """What separates the fields of a table that begins with this line: by which it has most of
-    these columns, or fields.
+    """The delimiter of a table with this first line: the one that gives most of these columns, then
+    most fields.
     """
     line = first.replace('"', "").strip("\r\n")
     return max(
@@ -268,7 +265,7 @@ def delimiter_of(first: str, columns: Collection[str]) -> str:
 def table_values(
     lines: Iterable[bytes], name: str, column: str | None
 ) -> Iterator[tuple[int, Any]]:
-    """A column of a table."""
+    """The values of a column of a table, with row numbers."""
     place = None
     for number, row in table_rows(lines, name, [column] if column else []):
         if isinstance(row, Bad):
@@ -282,9 +279,7 @@ def table_values(
 
 
 def _place(head: list[str], name: str, column: str | None) -> int:
-    """Where the column is in each row: that of the name, or the number, from 1, where the first row
-    names none so.
-    """
+    """The index of a column, by its name in the first row, or by its number, from 1."""
     if column is None:
         raise no_column_chosen(name, "a table", head)
     if column in head:
@@ -296,7 +291,7 @@ def _place(head: list[str], name: str, column: str | None) -> int:
 
 
 def no_column_chosen(file: str, problem: str, columns: Iterable[str]) -> NotTextError:
-    """The error for a table, without the name of the column that holds the text."""
+    """The error for a table if the column of the text is not set."""
     by_column = ("name the column with the text by ", Setting("column"))
     return NotTextError(file, problem, (by_column, f"; there are {', '.join(columns)}"), TABLE)
 

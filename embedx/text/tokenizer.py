@@ -1,14 +1,14 @@
 """From bytes of UTF-8 to word numbers: the compiled scanner, and `Tokenizer`, which feeds it and
 keeps its tables.
 
-The scanner is an automaton that can stop after any byte. It appends the characters of the current
-word, lower-cased if wanted, to the end of `letters`, where all different words lie one after the
-other. At a separator the word is looked up in an open-addressing hash table: a known word is taken
-off the end of `letters` again, a new one stays there and gets the next number. Cutting the text
-anywhere changes nothing.
+The scanner is an automaton that can stop after any byte, so that text may be divided anywhere. It
+appends the characters of the current word, lower-cased if set, to the end of `letters`, which holds
+all distinct words one after another. At a separator the word is looked up in an open-addressing
+hash table: a known word is removed from the end of `letters`, a new one stays there and gets the
+next number.
 
-A run of more than MAX_WORD_BYTES without a separator is no word, but data of another kind: it is
-left out and counted, as bad UTF-8 is. So one endless word does not take all memory.
+More than MAX_WORD_BYTES without a separator are not a word, but other data. Like bad UTF-8 they are
+left out and counted, so that an endless word does not fill the memory.
 """
 
 from typing import NamedTuple
@@ -38,15 +38,15 @@ from embedx.text.tables import SENTENCE_END
 from embedx.text.word_list import WordList
 
 END_OF_SENTENCE = -1
-# scanned at a time: a block, its tokens and the table's busy part fit into a core's own cache
-# together
+# Bytes scanned at a time: a block, its tokens and the frequent part of the table fit together into
+# the core's own cache.
 BLOCK_BYTES = 1 << 18
 MAX_WORD_BYTES = 1 << 22
 MAX_TYPES = 2**31 - 1  # a word's number is an int32, and 31 bits of a slot
-FIRST_LETTERS, FIRST_TYPES = 1 << 16, 1 << 12  # the capacity of an empty table
-NEARLY_FULL = 0.9  # of the capacity; the words of the next block are fewer than the rest, as a rule
+FIRST_LETTERS, FIRST_TYPES = 1 << 16, 1 << 12  # initial capacity of a table
+NEARLY_FULL = 0.9  # share of the capacity; the rest usually suffices for the words of a block
 
-# What the scanner remembers between calls, by place in `state`, int64.
+# State of the scanner between calls: places in `state`, int64.
 (
     END,
     KEY,
@@ -60,7 +60,7 @@ NEARLY_FULL = 0.9  # of the capacity; the words of the next block are fewer than
     STATE_WIDTH,
 ) = range(10)
 
-# of σ and ς in UTF-8, which have two bytes as Σ has
+# Bytes of σ and ς in UTF-8, which have two bytes, like Σ.
 SIGMA_LEAD = 0xCF
 SMALL_SIGMA = 0x83
 FINAL_SIGMA = 0x82
@@ -74,27 +74,27 @@ SHORT, SHORT_MASK, LONG = 7, (1 << 56) - 1, 1 << 56
 # FNV-1a's offset basis (lower 32 bits) and 32-bit prime, but 38 bits kept: products then just fit
 # into an int64.
 HASH_START, HASH_PRIME, HASH_MASK = 0x811C9DC5, 0x01000193, (1 << 38) - 1
-AHEAD = 16  # slots of a table whose words are about to be looked up in another, which is prefetched
-# the golden ratio's first 24 bits, odd: spreads signatures over the slots (Knuth, TAOCP 3, 6.4)
+AHEAD = 16  # number of words whose slots are prefetched before they are looked up
+# The first 24 bits of the golden ratio, odd: spreads signatures over slots (Knuth, TAOCP 3, 6.4).
 SPREAD = 0x9E3779
 
-# By first byte, the number of bytes of a character, 0 for none, and the range of the second
-# (Unicode 15, table 3-7).
+# By first byte: the number of bytes of a character, 0 if it begins none, and the range of its
+# second byte (Unicode 15, table 3-7).
 UTF8_WIDTH, UTF8_LOW, UTF8_HIGH = np.zeros(256, int64), np.full(256, 0x80), np.full(256, 0xBF)
 UTF8_WIDTH[0xC2:0xE0], UTF8_WIDTH[0xE0:0xF0], UTF8_WIDTH[0xF0:0xF5] = 2, 3, 4
 UTF8_LOW[[0xE0, 0xF0]], UTF8_HIGH[[0xED, 0xF4]] = (0xA0, 0x90), (0x9F, 0x8F)
 
 
 def too_many_words() -> DataError:
-    """The error for more distinct words than their numbers have room for."""
+    """The error for more than MAX_TYPES distinct words."""
     remedy = ("clean the text, or try ", Setting("tokenizer", "words"))
     return DataError("the text", None, f"more than {MAX_TYPES} distinct words", remedy)
 
 
 class Table(NamedTuple):
-    """Numbered words, and what finds them: an open-addressing hash table."""
+    """Numbered words, with an open-addressing hash table that finds them."""
 
-    letters: ndarray  # uint8: the words, one after the other, then the letters of the current one
+    letters: ndarray  # uint8: the words one after another, then the letters of the current word
     starts: ndarray  # int64: word i is letters[starts[i]:starts[i + 1]]
     slots: ndarray  # int64 (n_slots, 2): signature of each word, and its number + 1
 
@@ -141,7 +141,7 @@ def decoded(data, p, n):
 
 @kernel_part
 def appended(letters, end, key, code):
-    """Append the character to `letters` as UTF-8; its new end and `packed`."""
+    """Append the character to `letters` as UTF-8; return the new end and `packed`."""
     width = 1 + (code >= 0x80) + (code >= 0x800) + (code >= 0x10000)
     shift = 6 * (width - 1)
     byte = (code >> shift) | (0 if width == 1 else (0xF00 >> width) & 0xFF)
@@ -166,11 +166,11 @@ def case_of(characters, code):
 
 @kernel_part
 def lower_sigmas(characters, letters, start, end):
-    """Lower-case the capital sigmas of the word letters[start:end] in place; its `packed`.
+    """Lower-case the capital sigmas of the word letters[start:end] in place; return its `packed`.
 
-    As `str.lower` does: to ς after a cased letter and before none, else to σ.
+    Like `str.lower`: to ς after a cased letter and before none, else to σ.
     """
-    pending = -1  # place of a sigma after a cased letter, as long as none follows
+    pending = -1  # place of a sigma after a cased letter, until another one follows
     after_cased = False
     p = start
     while p < end:
@@ -198,8 +198,8 @@ def lower_sigmas(characters, letters, start, end):
 
 @kernel_part
 def slot_of(table, n_types, letters, start, end, signature):
-    """The slot of the word letters[start:end] with that signature, if it is one of the first
-    `n_types` of the table, else one that is empty or of a word after these."""
+    """The slot of the word letters[start:end] with this signature, if it is one of the first
+    `n_types` words; else a slot that is empty or of a later word."""
     starts, slots = table.starts, table.slots
     place = home_slot(signature, slots)
     while slots[place, 0] != 0:
@@ -220,8 +220,8 @@ def slot_of(table, n_types, letters, start, end, signature):
 
 @kernel_part
 def number_of(table, types, end, key):
-    """The number of the word letters[starts[types]:end] with that `packed`; a new word is entered
-    with the number `types`.
+    """The number of the word letters[starts[types]:end] with the `packed` key; a new word is
+    entered with the number `types`.
     """
     letters, starts, slots = table
     start = starts[types]
@@ -237,11 +237,11 @@ def number_of(table, types, end, key):
 
 @kernel
 def look_up(words, table, n_types, numbers):
-    """Write to numbers[i] the number of word i of the table `words`, if it is one of the first
-    `n_types` of the other table.
+    """Write to numbers[i] the number of word i of `words` in `table`, if it is one of the first
+    `n_types` words there.
 
-    That may get more words meanwhile: each number of a slot is 0 or one that stays, and later words
-    are left out.
+    Another thread may enter words into `table` meanwhile: a slot changes only from 0 to its final
+    number, and later words are ignored.
     """
     slots = words.slots
     for place in range(len(slots)):
@@ -261,9 +261,9 @@ def look_up(words, table, n_types, numbers):
 
 @kernel
 def scan(data, p, on_bad, characters, state, table, out):
-    """Tokenise data[p:] into `out`; returns how far it came: to the end, a character cut off there,
-    bad UTF-8 that is an error, or a point where the table or the list of words is full. Updates
-    `state` and the tables."""
+    """Tokenise data[p:] into `out`; return where it stopped: at the end, before an incomplete
+    character there, at bad UTF-8 that is an error, or where the table or the list of words is full.
+    Updates `state` and the tables."""
     n = len(data)
     letters, starts, slots = table
     end = state[END]
@@ -345,8 +345,8 @@ def scan(data, p, on_bad, characters, state, table, out):
 
 @kernel
 def enter_words(others, which, state, table, numbers):
-    """Enter the words `which` of the table `others`, unless they are there; write the number of
-    each to `numbers`.
+    """Enter the words `which` of the table `others` into `table`, if they are new; write their
+    numbers to `numbers`.
     """
     types = state[TYPES]
     for word in which:
@@ -364,7 +364,7 @@ def enter_words(others, which, state, table, numbers):
 
 @kernel
 def renumber(tokens, numbers):
-    """Write numbers[token] for each token that is a word."""
+    """Replace each token that is a word by numbers[token]."""
     for i in range(len(tokens)):
         if tokens[i] != END_OF_SENTENCE:
             tokens[i] = numbers[tokens[i]]
@@ -372,7 +372,7 @@ def renumber(tokens, numbers):
 
 @kernel
 def count_tokens(tokens, counts):
-    """Add 1 to the count of a word for each token that is one."""
+    """Count the tokens that are words."""
     for token in tokens:
         if token != END_OF_SENTENCE:
             counts[token] += 1
@@ -398,8 +398,8 @@ class Tokenizer:
         self.on_bad = ON_BAD[settings.on_bad_utf8]
         self.state = np.zeros(STATE_WIDTH, int64)
         self.table = new_table()
-        self.segment = 0  # how often all words were taken out
-        self.cut_off = b""  # the first bytes of a character whose others are in the next chunk
+        self.segment = 0  # number of calls of `emptied`
+        self.cut_off = b""  # the first bytes of a character that continues in the next chunk
 
     @property
     def n_types(self) -> int:
@@ -412,36 +412,34 @@ class Tokenizer:
         return WordList(self.table.letters[: starts[-1]].tobytes(), starts)
 
     def enter(self, others: Table, numbers: ndarray) -> None:
-        """Write the numbers of words of another table to `numbers`, int32, where it is -1; new
-        words are entered.
+        """Write the numbers of the words of another table to `numbers`, int32, where it is -1;
+        enters new words.
         """
         which = np.flatnonzero(numbers < 0)
         self._reserve(int((others.starts[which + 1] - others.starts[which]).sum()), len(which))
         enter_words(others, which, self.state, self.table, numbers)
 
     def outgrows(self, memory: int) -> bool:
-        """Whether the table of words takes more than `memory` bytes, or will when it is copied to
-        grow.
-        """
+        """Whether the table of words takes more than `memory` bytes, or will while it grows."""
         slots, end = self.table.slots, int(self.state[END])
         n_tables = 3 if 2 * self.n_types >= NEARLY_FULL * len(slots) else 1
         return self.n_types > 0 and 2 * end + 8 * self.n_types + n_tables * slots.nbytes > memory
 
     def emptied(self) -> WordList:
-        """All words, which the table no longer has."""
+        """Take all words out of the table; return them."""
         words, self.table = self.words, new_table()
         self.state[[TYPES, END]] = 0
         self.segment += 1
         return words
 
     def tokenize(self, data: bytes, offset: int, is_last: bool, is_whole: bool = False) -> ndarray:
-        """The tokens that end within the data, int32, with END_OF_SENTENCE where lines end that
-        follow a word or nothing.
+        """The tokens that end within the data, int32, with END_OF_SENTENCE at line ends.
 
-        offset    bytes of the source before the data; `is_last` of its source
-        is_whole  whether tokens are ended by bytes of their own
-        Where bad UTF-8 is an error, they end with the first of it. Raises `EmbedxError` if there
-        are too many words.
+        offset    bytes of the source before the data
+        is_last   whether it is the last data of the source
+        is_whole  whether tokens end with bytes of their own instead of white space
+        If bad UTF-8 is an error, the tokens end at the first bad byte. Raises `EmbedxError` if
+        there are too many distinct words.
         """
         data = self.cut_off + data + (SENTENCE_END if is_whole else b"\n") * is_last
         self.state[[EMITTED, BAD, FIRST_BAD, TOO_LONG]] = 0
@@ -452,7 +450,7 @@ class Tokenizer:
             np.frombuffer(data, uint8),
         )
         before, p = -1, 0
-        while before < p < len(data):  # no progress: a character is cut off
+        while before < p < len(data):  # no progress means an incomplete character
             stop = min(p + BLOCK_BYTES, len(data))
             self._reserve(stop - p)
             before, p = (
@@ -460,7 +458,7 @@ class Tokenizer:
                 scan(letters[:stop], p, self.on_bad, characters, self.state, self.table, out),
             )
             longest = int(self.table.starts[self.n_types]) + MAX_WORD_BYTES
-            # of a word that is too long the length is enough
+            # Of a word that is too long, only the length matters.
             self.state[END] = min(int(self.state[END]), longest + 1)
             if self.state[BAD] and self.on_bad == ERROR:
                 break
@@ -468,7 +466,7 @@ class Tokenizer:
         return out[: self.state[EMITTED]].copy()
 
     def _reserve(self, n_bytes: int, n_words: int = 1) -> None:
-        """Grow whatever may become full. A byte appends at most three (one bad byte as U+FFFD)."""
+        """Grow tables that may become full. A byte appends at most three (a bad one as U+FFFD)."""
         n_letters, types = int(self.state[END]) + 3 * n_bytes, self.n_types + n_words - 1
         letters, starts, slots = self.table
         if n_letters > len(letters):
@@ -493,8 +491,8 @@ def new_table() -> Table:
 
 
 def grown(array: ndarray, needed: int) -> ndarray:
-    """A copy with a capacity of `needed` elements or half as many again, whichever is more; the new
-    ones are 0.
+    """A copy with a capacity of `needed` elements, or 1.5 times its size if that is more; new
+    elements are 0.
     """
     new = np.zeros(max(needed, len(array) * 3 // 2), array.dtype)
     new[: len(array)] = array

@@ -1,11 +1,11 @@
-"""Encoders of text: what the examples of a block are, and how the vector h of each is made of the
-vectors of its words.
+"""Encoders of text: the examples of a block, and how the vector h of an example is computed from
+the vectors of its words.
 
-    x_j  the vectors of the inputs of a block, a row of the table each or a mean of rows
+    x_j  vectors of the inputs of a block: rows of the table, or means of rows
          (`embedx.engine.subwords`)
-    h_e  the vectors of the examples, which are multiplied by the output rows
+    h_e  vectors of the examples, which are multiplied by the output rows
 
-An encoder is a file of this folder and its name in NAMES below. It has five kernel parts:
+An encoder is a file of this folder, named in NAMES. It has five kernel parts:
 
     start_examples(block, n_centres, n_inputs)         start a block; return the number of its
                                                        examples
@@ -23,14 +23,14 @@ An encoder is a file of this folder and its name in NAMES below. It has five ker
     fetch_rates(block, n_x, n_h, x_rate, h_rate)       overwrite the rates at which h[:n_h] move
                                                        along their gradients
 
-one function in numpy, which held-out pairs are scored by:
+one numpy function, for the scores of held-out pairs:
 
-    vectors_of(vectors, inputs)                        the vectors h, float32 (n, dim), of the
+    vectors_of(vectors, inputs)                        the vectors h, float32 (n, dim), for the
                                                        inputs of n pairs
 
-and four constants: PAIR, what the mean loss is taken over, PER_CONTEXT, whether a centre has a pair
-for each context or one for all, DEFAULTS of settings, and ABOUT for the help. In skip-gram x and h
-are the same memory, and so are their gradients.
+and four constants: PAIR, the unit of the mean loss; PER_CONTEXT, whether a centre has a pair for
+each context or one for all; DEFAULTS of settings; ABOUT for the help. In skip-gram x and h are the
+same memory, and so are their gradients.
 """
 
 from importlib import import_module
@@ -43,7 +43,7 @@ SKIPGRAM = NAMES.index("skipgram")
 
 
 def pairs_of_centre(architecture: str, n_contexts: float) -> float:
-    """How many pairs a centre has, given its contexts."""
+    """Number of pairs of a centre with n_contexts."""
     return n_contexts if ENCODERS[architecture].PER_CONTEXT else 1.0
 
 

@@ -1,5 +1,4 @@
-"""CBOW: the mean of the context words predicts the centre. An example is a centre that has
-contexts.
+"""CBOW: the mean of the context words predicts the centre. An example is a centre with contexts.
 
 Mikolov et al. 2013, "Efficient estimation of word representations in vector space". With C the
 contexts of a centre:
@@ -7,8 +6,8 @@ contexts of a centre:
     h = 1/|C| Σ_{j in C} x_j
     x_j -= step of Σ_e ∂loss/∂h_e     over the examples e that x_j is a context of
 
-By the chain rule each term would be 1/|C| of that. word2vec.c, fastText and gensim (cbow_mean=1)
-take the whole, and so do we: a step then moves h as far as it would move the vector of one word.
+The chain rule would give 1/|C| of each term. Like word2vec.c, fastText and gensim (cbow_mean=1),
+this code takes the whole gradient: a step then moves h as far as it would move a single vector.
 """
 
 import numpy as np
@@ -19,14 +18,14 @@ from embedx.kernels.maths import ONE, ZERO
 from embedx.kernels.simd import SIMD_WIDTH, load, multiply_add, splat, store, zeros
 
 PAIR, PER_CONTEXT = "centre", False
-# larger than of skip-gram, because a centre has one pair and not six (measured: docs/constants.md)
+# Larger than in skip-gram, where a centre has about six pairs (measured: docs/constants.md).
 DEFAULTS = {"block_size": 32}
 ABOUT = f"from the mean of the context words (default block size {DEFAULTS['block_size']})"
 
 
 def vectors_of(vectors: np.ndarray, inputs: np.ndarray) -> np.ndarray:
-    """The means, float32 (n, dim), of the vectors of the contexts in each row of `inputs`; -1
-    stands for none.
+    """The means, float32 (n, dim), of the vectors of the contexts in each row of `inputs`, where -1
+    is no context.
     """
     is_word = inputs >= 0
     share = is_word / is_word.sum(axis=1, keepdims=True, dtype=np.float32)
@@ -35,7 +34,7 @@ def vectors_of(vectors: np.ndarray, inputs: np.ndarray) -> np.ndarray:
 
 @kernel_part
 def start_examples(block, n_centres, n_inputs):
-    """Every centre is an example."""
+    """Make every centre an example; return their number."""
     for e in range(round_up_to_tile(n_centres)):
         for j in range(0, round_up_to_tile(n_inputs), SIMD_WIDTH):
             store(block.is_context, e, j, zeros())
@@ -44,7 +43,7 @@ def start_examples(block, n_centres, n_inputs):
 
 @kernel_part
 def examples_of(block, words, y, i, begin, end):
-    """Example i, if the centre has a context."""
+    """Write example i, if centre i has a context."""
     n = 0
     for x in range(max(y - words.reach[y], begin), min(y + words.reach[y] + 1, end)):
         if x != y and words.sentence[x] == words.sentence[y]:
@@ -59,7 +58,7 @@ def examples_of(block, words, y, i, begin, end):
 
 @kernel_part
 def fetch(block, n_x, n_h, x, h, bias):
-    """The means of the contexts; the column of the biases stays 1."""
+    """Overwrite h by the means of the contexts; the column of the biases stays 1."""
     weighted_sums(block.is_context, round_up_to_tile(n_h), x, n_x, h, NO_SPANS)
     for e in range(n_h):
         share = splat(block.share[e])
@@ -71,7 +70,7 @@ def fetch(block, n_x, n_h, x, h, bias):
 
 @kernel_part
 def backward(block, n_x, n_h, h_gradient, x_gradient):
-    """Each context has the whole gradients of its examples."""
+    """Add the whole gradient of each example to each of its contexts."""
     weighted_sums_transposed(
         block.is_context, round_up_to_tile(n_x), h_gradient, n_h, x_gradient, NO_SPANS
     )
@@ -79,7 +78,7 @@ def backward(block, n_x, n_h, h_gradient, x_gradient):
 
 @kernel_part
 def fetch_rates(block, n_x, n_h, x_rate, h_rate):
-    """The means of those of the contexts."""
+    """Overwrite the rates by the means over the contexts."""
     for e in range(n_h):
         total = ZERO
         for j in range(n_x):

@@ -1,5 +1,5 @@
-"""Skip-gram: each context word by itself predicts the centre. An example is an input, and h is its
-vector.
+"""Skip-gram: every context word predicts the centre on its own. An example is an input word, and h
+is its vector.
 
 Mikolov et al. 2013, "Efficient estimation of word representations in vector space".
 """
@@ -22,13 +22,13 @@ def vectors_of(vectors: np.ndarray, inputs: np.ndarray) -> np.ndarray:
 
 @kernel_part
 def start_examples(block, n_centres, n_inputs):
-    """Every input is an example."""
+    """Every input is an example: return their number."""
     return n_inputs
 
 
 @kernel_part
 def examples_of(block, words, y, i, begin, end):
-    """The contexts of the centre."""
+    """Write the contexts of the centre."""
     n = 0
     for x in range(max(y - words.reach[y], begin), min(y + words.reach[y] + 1, end)):
         if x != y and words.sentence[x] == words.sentence[y]:
