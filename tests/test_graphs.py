@@ -545,7 +545,7 @@ def test_histories_are_answered_on_the_command_line(tmp_path):
     assert done.stdout.splitlines()[0] == "butter\tSalted Butter 250 g\t0.6667"
     assert done.stdout.splitlines()[1].startswith("jam\t\t")
 
-    lines = "tea\tbread\n\nrye\njam rye\n"
+    lines = "tea\tbread\n\nrye\njam\trye\n"
     (tmp_path / "histories.txt").write_text(lines)
     answers = "tea bread\tbutter\t0.6667\njam rye\ttea\t1.0000\n"
     from_file = run_command(

@@ -269,11 +269,12 @@ def recommend(
     model      folder written by `embedx train` from sessions, one per line
     items      the items so far, the latest last; - or none: a history in each line of standard
                input
-    histories  file with a history per line, its items separated by tabs or blanks
+    histories  file with a history per line, its items separated by tabs, or by blanks in a file
+               without tabs
     names      file of two columns, an item and its name, which is shown beside it
     """
     from embedx.cli import queries
-    from embedx.text.decompression import lines_of_file
+    from embedx.text.session_items import sessions_of_file
     from embedx.vectors.model import load
     from embedx.vectors.names import names_of
 
@@ -284,12 +285,11 @@ def recommend(
     name_of_item = names_of(loaded, names)
     with command_progress() as progress:
         if histories is not None:
-            lines = (line.decode("utf-8", "surrogateescape") for line in lines_of_file(histories))
-            queries.recommend_to_each(loaded, lines, top_k, as_json, name_of_item, progress)
+            sessions = sessions_of_file(histories, progress)
+            queries.recommend_to_each(loaded, sessions, top_k, as_json, name_of_item, progress)
         elif not items or items == [STANDARD_INPUT]:
-            queries.recommend_to_each(
-                loaded, queries.input_lines(), top_k, as_json, name_of_item, progress
-            )
+            typed = map(queries.divided, queries.input_lines())
+            queries.recommend_to_each(loaded, typed, top_k, as_json, name_of_item, progress)
         else:
             queries.recommend(loaded, items, top_k, as_json, name_of_item, progress)
 

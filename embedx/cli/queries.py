@@ -14,6 +14,8 @@ from embedx.cli import tables
 from embedx.cli.streams import results_to
 from embedx.errors import DataError, EmbedxError, Setting
 from embedx.runtime.progress import Progress
+from embedx.text.cells import WHITE_SPACE
+from embedx.text.session_items import TAB, item_as_word, items_of
 from embedx.text.sources import STANDARD_INPUT
 from embedx.vectors.model import UnknownWordError, WordVectors
 from embedx.vectors.neighbours import RELIABLE_COUNT, Neighbour, NeighbourSearch
@@ -134,11 +136,12 @@ def _print_neighbours(
 def answer_analogies(vectors: WordVectors, top_k: int, as_json: bool) -> None:
     """Print the answers of the question in each line of standard input, as it comes."""
     for number, line in enumerate(input_lines(), 1):
-        words = line.split()
+        words = divided(line)
         if not words:
             continue
         if len(words) != 3:
-            raise DataError("-", number, f"{len(words)} words", "a question has three")
+            problem = f"{len(words)} {vectors.noun}s"
+            raise DataError("-", number, problem, "a question has three")
         a, b, c = words
         try:
             show_answers(vectors.analogy(a, b, c, top_k), as_json)
@@ -177,20 +180,22 @@ def recommend(
 
 def recommend_to_each(
     vectors: WordVectors,
-    lines: Iterable[str],
+    histories: Iterable[list[str]],
     top_k: int,
     as_json: bool,
     names: Mapping[str, str],
     progress: Progress,
 ) -> None:
-    """Print what most likely follows the items of each line, as it comes; as JSON an object for
-    each line, even an empty one. The first lines without a known item are said on standard error,
-    and how many there are.
+    """Print what most likely follows the items of each history, as it comes; as JSON an object for
+    each, even an empty one. The first ones without a known item are said on standard error, and
+    how many there are.
+
+    histories  of the lines of a file or of standard input
     """
     n_unknown = 0
     n_unknown_histories = 0
-    for number, line in enumerate(lines, 1):
-        items = items_of_line(line, vectors)
+    for number, divided_items in enumerate(histories, 1):
+        items = as_one(divided_items, vectors)
         known = [item for item in items if item in vectors]
         recommended: list[tuple[str, float]] = []
         if known:
@@ -214,15 +219,24 @@ def recommend_to_each(
 
 
 def items_of_line(line: str, vectors: WordVectors) -> list[str]:
-    """The items of a line: between tabs, or between blanks where it has no tab and is no item of
-    several words itself.
-    """
-    text = line.strip()
-    if "\t" in text:
-        return [item.strip() for item in text.split("\t") if item.strip()]
-    if text in vectors:
-        return [text]
-    return text.split()
+    """The words or items of a line; see `as_one`."""
+    return as_one(divided(line), vectors)
+
+
+def divided(line: str) -> list[str]:
+    """What is between the tabs of a line, or between the blanks of one that has no tab."""
+    encoded = line.strip().encode("utf-8", "surrogateescape")
+    if TAB in encoded:
+        return items_of(encoded, TAB)
+    return items_of(encoded, WHITE_SPACE)
+
+
+def as_one(items: list[str], vectors: WordVectors) -> list[str]:
+    """The items, or the one item of several words that they are together."""
+    together = " ".join(items)
+    if len(items) > 1 and together in vectors:
+        return [together]
+    return items
 
 
 def _recommendation(
@@ -275,13 +289,21 @@ def write_vectors(
     n_unknown = 0
     with results_to(file, overwrite):
         for line in texts:
-            words = line.split()
+            words = _words_of_text(line, vectors)
             vector = vectors.mean_vector(words)
             if vector is None:
                 n_unknown += 1
             else:
-                print("_".join(words), *(f"{number:.6g}" for number in vector.tolist()), flush=True)
+                name = item_as_word(" ".join(words))
+                print(name, *(f"{number:.6g}" for number in vector.tolist()), flush=True)
     return n_unknown
+
+
+def _words_of_text(line: str, vectors: WordVectors) -> list[str]:
+    """The words of a line of text, or its items or nodes."""
+    if vectors.noun == "word":
+        return line.split()
+    return divided(line)
 
 
 def _write_array(vectors: WordVectors, lines: Iterable[str], file: Path, overwrite: bool) -> int:
@@ -290,7 +312,7 @@ def _write_array(vectors: WordVectors, lines: Iterable[str], file: Path, overwri
     rows = []
     with results_to(file, overwrite, is_text=False) as out:
         for line in lines:
-            vector = vectors.mean_vector(line.split())
+            vector = vectors.mean_vector(_words_of_text(line, vectors))
             if vector is None:
                 n_unknown += 1
                 vector = np.zeros(vectors.vector_size, np.float32)

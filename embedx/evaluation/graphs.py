@@ -15,10 +15,11 @@ from scipy.sparse import coo_matrix, csr_matrix
 
 from embedx.errors import DataError, InapplicableError, Setting
 from embedx.pages.plain import aligned, tab_separated
-from embedx.runtime.progress import Progress
+from embedx.runtime.progress import Progress, Silent
 from embedx.text.cells import COMMENTS, cell_lines
-from embedx.text.decompression import UnpackedReader, lines_of_file
+from embedx.text.decompression import UnpackedReader
 from embedx.text.opening import BLOCK_BYTES
+from embedx.text.session_items import row_of_item, sessions_of_file
 from embedx.text.sources import find_sources
 from embedx.vectors.model import WordVectors, load
 from embedx.vectors.next_item import history_weights, mean_of_history, next_item_scores
@@ -34,14 +35,6 @@ TOP = 10
 BLOCK_FLOATS = 1 << 25
 
 Row = dict[str, Any]
-
-
-def _sessions(file: str) -> Iterator[list[str]]:
-    """The items of each line that has any."""
-    for line in lines_of_file(file):
-        items = line.decode("utf-8", "replace").split()
-        if items:
-            yield items
 
 
 def _cell_lines(file: str) -> Iterator[tuple[int, list[str]]]:
@@ -250,21 +243,25 @@ def read_sessions(
     The other sessions are counted. Returns the weights of the items before the last, see
     `history_weights`, and the last items, int64 (n,).
     """
-    index = {word: i for i, word in enumerate(words)}
+    row_of_word = {word: row for row, word in enumerate(words)}
     before_last = []
     last = []
     n_excluded = 0
-    for items in _sessions(file):
-        known = [index[item] for item in items[:-1] if item in index]
-        if known and items[-1] in index:
+    for items in sessions_of_file(file, progress):
+        if not items:
+            continue
+        rows = [row_of_item(item, row_of_word) for item in items]
+        known = [row for row in rows[:-1] if row is not None]
+        if known and rows[-1] is not None:
             before_last.append(known)
-            last.append(index[items[-1]])
+            last.append(rows[-1])
         else:
             n_excluded += 1
 
     if len(last) < 2:
         problem = f"{len(last)} sessions of known items"
-        raise DataError(file, None, problem, "give two or more, one a line, as item item ...")
+        remedy = "give two or more, one a line, items between tabs or blanks"
+        raise DataError(file, None, problem, remedy)
     if n_excluded:
         progress.note(
             f"{file}: {n_excluded:,} sessions are left out: their last item, or all before it,"
@@ -353,7 +350,7 @@ def _co_occurrences(model: WordVectors, progress: Progress) -> csr_matrix | None
         return None
     pairs: list[ndarray] = []
     for file in files:
-        for items in _sessions(file):
+        for items in sessions_of_file(file, Silent()):
             ids = np.array([model.index(item) for item in items if item in model], int32)
             max_distance = min(window, len(ids) - 1)
             pairs += [

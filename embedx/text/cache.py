@@ -37,7 +37,7 @@ from embedx.text.sources import Source
 from embedx.text.temporary_folders import errors_explained, sweep
 
 # Part of every key: raise it when the files or the tokeniser's results change.
-FORMAT = 6
+FORMAT = 7
 
 
 def folders(cache_dir: Path | None = None) -> tuple[Path, ...]:

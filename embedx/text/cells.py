@@ -62,7 +62,7 @@ def separator_of(text: bytes) -> bytes | None:
         if _are_edges(lines, separator):
             return separator
     for separator in BEFORE_WHITE_SPACE:
-        if len(_divided(lines[0], separator)) > 1:
+        if len(divided(lines[0], separator)) > 1:
             return separator
     return WHITE_SPACE
 
@@ -71,7 +71,7 @@ def _is_within_cells(line: bytes, separator: bytes) -> bool:
     """Whether white space divides a line and a separator belongs to its cells: the two names have
     equally many of it, and a third cell is a number, maybe with a decimal comma.
     """
-    first, second, *others = _divided(line, WHITE_SPACE)
+    first, second, *others = divided(line, WHITE_SPACE)
     if first.count(separator) != second.count(separator):
         return False
     return not others or NUMBER.fullmatch(others[0]) is not None
@@ -84,10 +84,10 @@ def _content(lines: Iterable[bytes]) -> list[bytes]:
 
 
 def _are_edges(lines: Sequence[bytes], separator: bytes) -> bool:
-    return all(len(_divided(line, separator)) in EDGE_CELLS for line in lines)
+    return all(len(divided(line, separator)) in EDGE_CELLS for line in lines)
 
 
-def _divided(line: bytes, separator: bytes) -> list[bytes]:
+def divided(line: bytes, separator: bytes) -> list[bytes]:
     """The cells of a line; where its quotes are damaged, what lies between the separators."""
     cells = cells_of(line, separator)
     return line.split(separator) if cells is None else cells
@@ -175,7 +175,7 @@ def _separated(
 ) -> Iterator[tuple[int, bytes, bytes]]:
     """The text in pieces of whole lines: the number of the first line, the piece, its separator."""
     first = 1
-    for text in _whole_lines(blocks, name):
+    for text in whole_lines(blocks, name):
         if separator is None:
             separator = separator_of(text)
         yield first, text, separator or WHITE_SPACE
@@ -234,7 +234,7 @@ def _checked(line: bytes, separator: bytes, name: str, number: int) -> list[byte
     return cells
 
 
-def _whole_lines(blocks: Iterable[bytes], name: str) -> Iterator[bytes]:
+def whole_lines(blocks: Iterable[bytes], name: str) -> Iterator[bytes]:
     """The text in pieces that end where lines do. Raises `DataError` for a line of more than
     MAX_RECORD_BYTES.
     """

@@ -151,10 +151,14 @@ def _note_folders(report: Record, sources: Sequence[Source], progress: Progress)
 
 
 def _note_damage(report: Record, settings: TextSettings, progress: Progress) -> None:
-    """Say what was left out of the sources, and how many damaged places they have."""
+    """Say how the sources were read, what was left out, and how many damaged places they have."""
     remedies = {"replace": "replaced by U+FFFD", "skip": "skipped"}
     for source in report["sources"]:
         name = source["name"]
+        if source["note"]:
+            progress.note(f"{name}: {source['note']}")
+        if source["warning"]:
+            progress.warn(f"{name}: {source['warning']}")
         if source["bad_utf8"]:
             places = _counted(source["bad_utf8"], "place")
             first = f"the first is at byte {source['first_bad_byte']} of the (unpacked) text"

@@ -34,6 +34,8 @@ DATA = (TOKENS, COUNTS, LETTERS, STARTS)
 SOURCE_FACTS = {
     "name": str,
     "skipped": str | None,
+    "note": str,
+    "warning": str,
     "tokens": int,
     "bad_utf8": int,
     "bad_records": int,

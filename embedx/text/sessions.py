@@ -17,6 +17,7 @@ from embedx.runtime.progress import Progress
 from embedx.text.decompression import damage_explained, unpacked
 from embedx.text.opening import BLOCK_BYTES, CountedReader, open_source
 from embedx.text.parquet import parquet_records
+from embedx.text.session_items import BLANK_IN_ITEM, item_as_word, item_in_line
 from embedx.text.sources import Source, find_sources
 from embedx.text.tables import (
     PARQUET_START,
@@ -31,8 +32,6 @@ from embedx.text.times import SINCE_1970, UNITS, Times
 
 # User, item and time.
 N_COLUMNS = 3
-# Joins the words of an item, as those of phrases are joined.
-BLANK_IN_ITEM = "_"
 
 
 def sessions(
@@ -70,7 +69,8 @@ def sessions(
         )
     for k in np.argsort(events.times[begins], kind="stable"):
         if not is_short[k]:
-            yield " ".join(events.names[item] for item in events.items[begins[k] : ends[k]])
+            items = events.items[begins[k] : ends[k]]
+            yield " ".join(item_in_line(events.names[item]) for item in items)
 
 
 def _names_of_columns(columns: str) -> list[str]:
@@ -118,11 +118,11 @@ def _read_events(table: str, names: list[str], times: Times | None, progress: Pr
         _check_event(table, line, names, user, item)
         if times is not None:
             _add_time(times, values[2], table, line, names[2])
-        item_as_word = BLANK_IN_ITEM.join(item.split())
-        if example_of_joined is None and item_as_word != item.strip():
-            example_of_joined = item_as_word
+        word = item_as_word(item)
+        if example_of_joined is None and word != item.strip():
+            example_of_joined = word
         user_number = users.setdefault(user, len(users))
-        item_number = items.setdefault(item_as_word, len(items))
+        item_number = items.setdefault(word, len(items))
         ids.extend((user_number, item_number))
     if not users:
         raise DataError(table, None, "no rows", "is it the right file?")

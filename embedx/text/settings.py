@@ -42,7 +42,8 @@ class TextSettings(Settings):
         "auto",
         "what files hold; `auto`: what their names and beginnings show; `text`: text, whatever"
         " their names, and where it looks like labelled data, as baskets of `12:345 12:346` do;"
-        " `sessions`: the items of a session in each line, such as an order",
+        " `sessions`: the items of a session in each line, such as an order, between tabs, or"
+        " between blanks in files without tabs",
         choices=("auto", "text", SESSIONS),
     )
     json_field: str | None = param(

@@ -5,7 +5,8 @@ dump, JSON Lines, a table, the edges of a graph; or an archive of such files.
 import functools
 import io
 import itertools
-from collections.abc import Iterator
+import shlex
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +19,7 @@ from embedx.text.file_kinds import begins_dump, check_is_text
 from embedx.text.labelled_starts import begins_labelled
 from embedx.text.opening import BLOCK_BYTES, CountedReader
 from embedx.text.parquet import parquet_values
+from embedx.text.session_items import Separation, item_in_line, session_text
 from embedx.text.settings import SESSIONS, TextSettings
 from embedx.text.sources import EDGES, ROWS, Source, reader_of
 from embedx.text.tables import PARQUET_START, LabelledDataError
@@ -29,7 +31,8 @@ PLAIN = TextSettings()
 def new_report(source: Source) -> Record:
     """What is counted while a source is read.
 
-    `skipped` is the kind of a file that is no text, but lies in a folder beside text.
+    `skipped` is the kind of a file that is no text, but lies in a folder beside text; `note` and
+    `warning` are what is said of the source.
     """
     return {
         "name": source.name,
@@ -40,6 +43,8 @@ def new_report(source: Source) -> Record:
         "bad_records": 0,
         "first_bad_record": "",
         "skipped": "",
+        "note": "",
+        "warning": "",
     }
 
 
@@ -94,6 +99,8 @@ def _text_of_file(
     name = source.name
     format = source.format(settings)
     buffered = io.BufferedReader(file, BLOCK_BYTES)
+    if format == "table" and settings.format == SESSIONS and settings.column is None:
+        raise _no_sessions(name)
     if format == "table" and buffered.peek(len(PARQUET_START)).startswith(PARQUET_START):
         # else the buffer would close the file
         buffered.detach()
@@ -120,7 +127,19 @@ def _text_of_file(
     if source.reader == EDGES:
         separator = settings.edge_separator
         return cell_tokens(blocks, name, None if separator is None else SEPARATOR_NAMES[separator])
+    if settings.format == SESSIONS:
+        return _text_of_sessions(blocks, name, report)
     return blocks
+
+
+def _text_of_sessions(blocks: Iterable[bytes], name: str, report: Record) -> Iterator[bytes]:
+    """The text of sessions, a blank between items; the report gets what separates them."""
+
+    def note_separation(separation: Separation) -> None:
+        report["note"] = separation.note
+        report["warning"] = separation.warning
+
+    return session_text(blocks, name, note_separation)
 
 
 def _check_format(source: Source, settings: TextSettings, head: bytes) -> None:
@@ -136,6 +155,15 @@ def _check_format(source: Source, settings: TextSettings, head: bytes) -> None:
         raise LabelledDataError(source.name)
 
 
+def _no_sessions(name: str) -> DataError:
+    """The error for a table where lines of sessions are wanted."""
+    command = f"embedx corpus sessions {shlex.quote(name)} --columns user,item,time"
+    of_rows = f"if its rows are events, write their sessions with `{command}`"
+    of_column = (", if a column has sessions, name it by ", Setting("column"))
+    remedy = (of_rows, of_column, ", and if each line is a session, rename it to .txt")
+    return DataError(name, None, "a table, not sessions", remedy)
+
+
 def _text_of_values(
     values: Iterator[tuple[int, Any]],
     field: str | None,
@@ -146,7 +174,24 @@ def _text_of_values(
     """The text of a field's values; bad records are an error, or counted in the report."""
     note_bad = functools.partial(tables.count_bad, report, settings.on_bad_record)
     has_sentences = source.has_sentences(settings)
-    return tables.text_of(values, source.name, field or "", has_sentences, note_bad)
+    if settings.format != SESSIONS or has_sentences:
+        return tables.text_of(values, source.name, field or "", has_sentences, note_bad)
+    with_items = ((number, _items_as_words(value)) for number, value in values)
+    text = tables.text_of(with_items, source.name, field or "", False, note_bad)
+    return _text_of_sessions(text, source.name, report)
+
+
+def _items_as_words(value: Any) -> Any:
+    """A list of items as words; another value as it is."""
+    if not isinstance(value, list):
+        return value
+    words = []
+    for item in value:
+        if isinstance(item, str):
+            words.append(item_in_line(item))
+        else:
+            words.append(item)
+    return words
 
 
 def _column_values(
