@@ -81,17 +81,27 @@ def ova_loss(z, label, weight):
     )
 
 
-def sampled_softmax_loss(z, y, sample_count, log_expected_count, complementary):
+def sampled_softmax_loss(z, y, sample_count, log_expected_count):
     """Jean et al. 2015, eq. 8-10: the softmax over y and the draws, one by one, with corrected
     scores.
     """
-    positive = np.exp(z[y] if complementary else z[y] - log_expected_count[y])
-    draws = [
+    positive = np.exp(z[y] - log_expected_count[y])
+    return -np.log(positive / (positive + sum(drawn_masses(z, sample_count, log_expected_count))))
+
+
+def complementary_sum_loss(z, y, sample_count, log_expected_count):
+    """Botev, Zheng & Barber 2017: the positive's own mass beside those of the draws."""
+    others = sum(drawn_masses(z, sample_count, log_expected_count))
+    return -np.log(np.exp(z[y]) / (np.exp(z[y]) + others))
+
+
+def drawn_masses(z, sample_count, log_expected_count):
+    """The mass of each draw, over how often its row was expected."""
+    return [
         np.exp(z[k] - log_expected_count[k])
         for k in range(len(z))
         for _ in range(int(sample_count[k]))
     ]
-    return -np.log(positive / (positive + sum(draws)))
 
 
 def smoothed_margin(z, positives, negatives, mu):

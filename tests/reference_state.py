@@ -23,6 +23,22 @@ def augment_reduce_step(eta, alpha, scores, y, sampled, n_classes):
     return eta, gradient
 
 
+def scgd_step(v, beta, scores, y, sampled, n_classes):
+    """Wang, Fang & Liu 2017, algorithm 1, for log(1 + E[g]), g = (K - 1) e^{z_k - z_y} of a class k
+    drawn (Fagan & Iyengar 2018, appendix B): the new v, and the gradient of the outer function at v
+    times that of the inner one.
+    """
+    scale = (n_classes - 1) / len(sampled)
+    inner = {k: scale * np.exp(scores[k] - scores[y]) for k in sampled}
+    v = (1 - beta) * v + beta * sum(inner.values())
+    outer_slope = 1 / (1 + v)
+    gradient = np.zeros(n_classes)
+    for k, value in inner.items():
+        gradient[k] += outer_slope * value
+        gradient[y] -= outer_slope * value
+    return v, gradient
+
+
 def augment_reduce_elbo(eta, scores, y):
     """Ruiz et al. 2018, eq. 8."""
     others = sum(np.exp(scores[k] - scores[y]) for k in range(len(scores)) if k != y)

@@ -21,7 +21,8 @@ FORMS = {
         ("implicit", {}),
         ("bouchard", {}),
         ("sgd-double-sum", {}),
-        ("sampled-softmax", {"complementary": True}),
+        ("scgd", {}),
+        ("complementary-sum", {}),
     ],
     SINGLE: [
         ("ove", {}),
@@ -29,6 +30,7 @@ FORMS = {
         ("sampled-softmax", {"keep_hits": True}),
         ("ova", {}),
         ("ar", {"augment": "noise"}),
+        ("scgd", {"double_sum": "proposed"}),
         ("implicit", {"double_sum": "proposed"}),
     ],
 }

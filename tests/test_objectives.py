@@ -18,6 +18,7 @@ from embedx.testing.objectives import (
     evaluate,
     exact_losses,
     expected_and_exact,
+    outcomes,
     some_scores,
 )
 from tests.support.objectives import ALL, make, one_example
@@ -129,7 +130,7 @@ def fitted(objective, p, q, n_draws=4):
     return objective.log_probability(optimum.x, np.log(q)), optimum.x
 
 
-CONSISTENT = ["softmax", "ns", "hs", "ar", "ove", "ova", "nce", "umax"]
+CONSISTENT = ["softmax", "ns", "hs", "ar", "ove", "ova", "nce", "umax", "scgd"]
 
 
 def is_consistent(name):
@@ -154,9 +155,7 @@ def softmax_loss(p, y, n_draws):
 
 
 def sampled_softmax_loss(p, y, n_draws):
-    return p.label[y] * reference.sampled_softmax_loss(
-        p.z, y, p.sample_count, p.log_expected_count, complementary=False
-    )
+    return p.label[y] * reference.sampled_softmax_loss(p.z, y, p.sample_count, p.log_expected_count)
 
 
 FORMULAS = {  # of the candidates p, the positive's column y and the number of draws
@@ -171,11 +170,8 @@ FORMULAS = {  # of the candidates p, the positive's column y and the number of d
     ("ova",): lambda p, y, n: reference.ova_loss(p.z, p.label, p.importance),
     ("sampled-softmax",): sampled_softmax_loss,
     ("sampled-softmax", "keep_hits"): sampled_softmax_loss,
-    ("sampled-softmax", "complementary"): lambda p, y, n: (
-        p.label[y]
-        * reference.sampled_softmax_loss(
-            p.z, y, p.sample_count, p.log_expected_count, complementary=True
-        )
+    ("complementary-sum",): lambda p, y, n: (
+        p.label[y] * reference.complementary_sum_loss(p.z, y, p.sample_count, p.log_expected_count)
     ),
 }
 
@@ -216,9 +212,46 @@ def test_ns_is_far_off_without_removing_the_noise():
     assert np.abs(np.exp(z) / np.exp(z).sum() - P).max() > 0.05
 
 
-@pytest.mark.parametrize("complementary", [False, True])
-@pytest.mark.parametrize("keep_hits", [False, True])
-def test_sampled_softmax_of_all_rows_is_exact(complementary, keep_hits):
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("sampled-softmax", {}),
+        ("sampled-softmax", {"keep_hits": True}),
+        ("complementary-sum", {}),
+    ],
+)
+def test_a_sampled_softmax_of_all_rows_is_exact(name, settings):
     z, y = some_scores()
-    objective = make("sampled-softmax", complementary=complementary, keep_hits=keep_hits)
+    objective = make(name, **settings)
     np.testing.assert_allclose(all_rows(objective, z, y, np.zeros((20, 0))), exact_losses(z, y))
+
+
+def complementary_sums(q):
+    """The scores, the losses of a complementary sum over all outcomes of two draws, and the
+    probabilities of these.
+    """
+    objective = make("complementary-sum")
+    label = np.eye(K)[2]
+    z = np.random.default_rng(5).normal(0, 0.1, K)
+    draws = outcomes(objective, label, q)
+    losses = []
+    for drawn in draws.sample_count:
+        log_expected = np.where((label > 0) | (drawn > 0), draws.log_expected_count, 0)
+        losses.append(evaluate(objective, Candidates(z, label, drawn, log_expected)).loss)
+    return z, np.array(losses), draws.probability
+
+
+@pytest.mark.parametrize("q", [UNIFORM, UNIGRAM, None], ids=["uniform", "unigram", "distinct"])
+def test_the_complementary_sum_estimates_the_normaliser_and_is_above_the_likelihood(q):
+    z, losses, probability = complementary_sums(q)
+    normaliser = np.exp(z).sum()
+    assert probability @ np.exp(losses + z[2]) == pytest.approx(normaliser, rel=1e-6)
+    assert probability @ losses < np.log(normaliser) - z[2]
+
+
+def test_the_complementary_sum_is_too_low_by_half_its_relative_variance():
+    z, losses, probability = complementary_sums(None)
+    normaliser = np.exp(z).sum()
+    variance = probability @ (np.exp(losses + z[2]) / normaliser - 1) ** 2
+    gap = np.log(normaliser) - z[2] - probability @ losses
+    assert gap == pytest.approx(variance / 2, rel=0.05)

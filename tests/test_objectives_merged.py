@@ -122,6 +122,8 @@ def test_the_objectives_that_merge_pairs_are_those_that_keep_one_thing_for_all_p
         "umax",
         "implicit",
         "sgd-double-sum",
+        "scgd",
+        "complementary-sum",
         "bouchard",
         "ar-probit",
         "ar-logistic",

@@ -15,11 +15,12 @@ from tests.support.state_laws import LAWS
 
 K = 6
 HELD = 2**50  # so many updates, and lr 0, that no state moves
-NORMALISERS = ("ar", "umax", "sgd-double-sum")  # those whose state is log Z or log η
+NORMALISERS = ("ar", "umax", "sgd-double-sum", "scgd")  # those whose state is log Z or log η
 RELATIVE = {
     "ar": {"augment": "noise"},
     "umax": {"double_sum": "proposed"},
     "sgd-double-sum": {"double_sum": "proposed"},
+    "scgd": {"double_sum": "proposed"},
 }
 
 
@@ -104,6 +105,44 @@ def test_ar_forgets_what_was_there_before_the_first_update():
     z = scores(2)
     _, _, state = run(make("ar"), z, 0, np.ones(K), state=1234.0, n_updates=0)
     assert state[0] == pytest.approx(np.log(np.exp(z).sum()))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_scgd_is_algorithm_1_on_the_inner_expectation_of_the_softmax(seed):
+    z = scores(seed)
+    y = 1
+    sampled = (0, 3, 5)
+    v, gradient = reference_state.scgd_step(3.0, (1 + 7) ** -0.5, z, y, sampled, K)
+    scgd = make("scgd", double_sum="proposed")
+    at = {"state": np.log(1 + 3.0), "n_updates": 7}
+    _, slopes, state = run(scgd, z, y, sampled_weights(sampled), **at)
+    assert np.exp(state[0]) - 1 == pytest.approx(v)
+    np.testing.assert_allclose(slopes, gradient, atol=1e-12)
+
+
+@pytest.mark.parametrize("double_sum", ["raman", "proposed"])
+def test_scgd_is_augment_and_reduce_that_forgets_sooner(double_sum):
+    augment = {"raman": "utility", "proposed": "noise"}[double_sum]
+    ar = make("ar", augment=augment, local_decay=0.5, threshold=1e9)
+    z, weights = scores(8), sampled_weights((0, 4))
+    for n_updates in (0, 1, 30):
+        at = {"state": 2.0, "n_updates": n_updates}
+        loss, slopes, state = run(ar, z, 2, weights, **at)
+        other = run(make("scgd", double_sum=double_sum), z, 2, weights, **at)
+        assert other[0] == pytest.approx(loss)
+        np.testing.assert_array_equal(other[1], slopes)
+        np.testing.assert_array_equal(other[2], state)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_complementary_sum_is_augment_and_reduce_that_forgets_all(seed):
+    """In its loss, too: a running mean of one visit is the estimate of that visit."""
+    z, weights = scores(seed), sampled_weights((0, 4))
+    ar = make("ar", local_decay=0.0, threshold=1e9)
+    loss, slopes, _ = run(ar, z, 2, weights, state=7.0, n_updates=30)
+    other_loss, other_slopes, _ = run(make("complementary-sum"), z, 2, weights)
+    assert other_loss == pytest.approx(loss)
+    np.testing.assert_allclose(other_slopes, slopes, atol=1e-12)
 
 
 @pytest.mark.parametrize("threshold", [0.0, 1.0])
@@ -337,7 +376,7 @@ def test_the_default_of_implicit_is_ours_and_at_large_rates_a_complementary_samp
     weights = sampled_weights((1, 3))
     _, step, _ = run(implicit, z, y, weights, state=1.7, n_updates=1000, lr=rate)
     end = z - rate * step
-    _, gradient, _ = run(make("sampled-softmax", complementary=True), end, y, weights)
+    _, gradient, _ = run(make("complementary-sum"), end, y, weights)
     np.testing.assert_allclose(step, gradient, atol=1e-5)
     assert (
         implicit.about.paper
@@ -373,11 +412,12 @@ def test_implicit_without_a_step_takes_log_z_for_a_running_mean():
 
 
 FREE_SCORES = {
-    name: {} for name in ("ar", "umax", "implicit", "sgd-double-sum", "ar-probit", "ar-logistic")
+    name: {}
+    for name in ("ar", "umax", "implicit", "sgd-double-sum", "scgd", "ar-probit", "ar-logistic")
 }
 FREE_SCORES |= {
     f"{name} proposed": {"double_sum": "proposed"}
-    for name in ("umax", "implicit", "sgd-double-sum")
+    for name in ("umax", "implicit", "sgd-double-sum", "scgd")
 }
 FREE_SCORES["ar by noise"] = {"augment": "noise"}
 # of two inputs, ten examples each

@@ -69,7 +69,6 @@ class ClassifierParameters(TypedDict, total=False):
     slack: float | None
     iterations: int | None
     keep_hits: bool | None
-    complementary: bool | None
     local_rate: float | None
     entropy: bool | None
     score_function: Literal["inner-product", "euclidean"] | None
@@ -158,6 +157,5 @@ class ClassifyParameters(TypedDict, total=False):
     slack: float | None
     iterations: int | None
     keep_hits: bool | None
-    complementary: bool | None
     local_rate: float | None
     entropy: bool | None

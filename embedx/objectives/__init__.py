@@ -25,9 +25,11 @@ REGISTRY = (
     "ova.OneVsAll",
     "nce.NoiseContrastive",
     "sampled_softmax.SampledSoftmax",
+    "complementary_sum.ComplementarySum",
     "bouchard.Bouchard",
     "umax.Umax",
     "sgd_double_sum.SgdDoubleSum",
+    "scgd.Scgd",
     "ar_probit.AugmentReduceProbit",
     "ar_logistic.AugmentReduceLogistic",
 )

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from embedx.errors import Setting
-from embedx.objectives import margin, sampled_softmax
+from embedx.objectives import complementary_sum, margin
 from embedx.objectives.contract import Objective, Traits
 from embedx.search.spec import SearchSpec
 from embedx.settings import Settings, param
@@ -134,11 +134,10 @@ class RetrievalObjective(Objective):
 
     @property
     def coefficients(self) -> Any:
-        return margin.coefficients if self.is_margin else sampled_softmax.coefficients
+        return margin.coefficients if self.is_margin else complementary_sum.coefficients
 
     def constants(self, n_draws: int, n_classes: int) -> np.ndarray:
-        complementary = 0  # the softmax over the rows found, each with its weight
-        return np.array([self.settings.smoothing if self.is_margin else complementary], np.float32)
+        return np.array([self.settings.smoothing], np.float32)
 
     def search_spec(
         self, n_classes: int, blocks: int, message_iterations: int, slack: float

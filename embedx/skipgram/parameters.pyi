@@ -82,7 +82,6 @@ class SkipGramParameters(TypedDict, total=False):
     blocks: int | None
     slack: float | None
     keep_hits: bool | None
-    complementary: bool | None
     local_rate: float | None
     entropy: bool | None
     vector_size: int | None
