@@ -1,6 +1,7 @@
 """Defaults by kind of data: a table with a line for each, which runs follow and show."""
 
 import json
+import re
 
 import pytest
 
@@ -99,6 +100,42 @@ def test_a_model_keeps_where_its_settings_come_from(orders, run, tmp_path):
     assert record["chosen"]["sample"] == "default for sessions"
 
 
+@pytest.mark.parametrize(
+    ("options", "noun"), [(["--format", "sessions"], "item"), (["--walks", "2"], "node")]
+)
+def test_items_and_nodes_are_called_so_everywhere(tmp_path, options, noun):
+    (tmp_path / "data.txt").write_text("a b\nb c\nc d\nd e\ne a\na c\n" * 20)
+
+    def printed(*words, check=True):
+        return run_command(tmp_path, *words, check=check)
+
+    dims = ["--dim", "4", "--threads", "1", "--epochs", "2"]
+    done = printed("train", "data.txt", *options, *dims, "--output", "model")
+    assert re.search(rf"\t5 {noun}s, loss .* {noun}s/s$", done.stdout, re.MULTILINE)
+    assert f"vocabulary: 5 {noun}s" in done.stderr
+    assert f"{noun}s\t5" in printed("info", "model").stdout.splitlines()
+    (answer,) = json.loads(printed("analogy", "model", *"abc", "--top-k", "1", "--json").stdout)
+    assert list(answer) == [noun, "cosine"]
+    failed = printed("analogy", "model", "a", "b", check=False)
+    assert f"fewer than three {noun}s" in failed.stderr
+    failed = printed("nn", "model", "zzz", check=False)
+    assert f"zzz: not among the 5 {noun}s of the model" in failed.stderr
+
+    model = embedx.load(tmp_path / "model")
+    assert repr(model).startswith(f"WordVectors(5 {noun}s, dim 4")
+    word_map = embedx.word_map(model, projection="pca")
+    assert repr(word_map).startswith(f"5 {noun}s by ")
+    assert word_map.to_frame().columns[0] == noun
+
+    printed("report", "model", "--output", "page.html")
+    page = (tmp_path / "page.html").read_text()
+    text = re.sub(r"<(style|script).*?</\1>|<[^>]*>", " ", page, flags=re.DOTALL)
+    assert (
+        re.findall(r"\bwords?\b", text.replace("English words", "").split("Facts of the run")[0])
+        == []
+    )
+
+
 def test_training_continues_with_sessions(orders):
     model = embedx.train(str(orders), format="sessions", dim=4, threads=1)
     continued = configure(None, {"start": "items"}, model=model)
@@ -141,5 +178,5 @@ def test_what_is_ranked_by_next_items_is_sessions(orders):
 def test_names_of_nodes_with_punctuation_are_no_raw_text(tmp_path):
     (tmp_path / "edges.csv").write_text('"a, b",c\n"a, b",d\nc,d\nd,"a, b"\n')
     done = run_command(tmp_path, "train", "edges.csv", "--walks", "5", "--threads", "1")
-    assert "is above that of word frequencies alone" in done.stderr
+    assert "is above that of node frequencies alone" in done.stderr
     assert "--tokenizer" not in done.stderr

@@ -106,7 +106,7 @@ def test_a_loss_above_that_of_frequencies_is_warned_of_with_the_likely_remedy(tm
     assert "above that of word frequencies alone" in raw
     assert "--tokenizer words --lowercase, or for more --epochs" in raw
     (other,) = warnings_of_training("the old king spoke to nobody at all\n" * 10, tmp_path)
-    assert "train for more --epochs or on more text" in other
+    assert "train for more --epochs or on more data" in other
 
 
 def test_a_loss_below_that_of_frequencies_is_not_warned_of(tmp_path):

@@ -447,13 +447,17 @@ class LabelwiseTrainer:
             seconds_between_levels += time.monotonic() - began
             return False
 
+        unit = "labels"
+        if n_levels > len(strategy.plans):
+            unit = "nodes"
         schedule = Schedule(
             float(strategy.settings.learning_rate or 0),
             training.n_chunks,
             strategy.n_nodes / n_levels,
             n_levels,
             shape="constant",
-            unit="nodes" if n_levels > len(strategy.plans) else "labels",
+            unit=unit,
+            has_epochs=unit == "labels",
         )
         strategy.prepare(0)
         outcome = trainer.run(

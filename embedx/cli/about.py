@@ -8,6 +8,7 @@ from embedx.cli.options import Option, classify_options, train_options
 from embedx.settings import Record, as_typed
 from embedx.storage.folder import present, read_described, task_of_model
 from embedx.storage.schema import FolderSchema
+from embedx.text.settings import noun_of
 from embedx.vectors.model import SCHEMA, TASK, load
 
 # Facts about the run.
@@ -40,7 +41,7 @@ def about(model: str) -> Record:
 
     record: Record = {"model": model, "task": task, "objective": facts["objective"]}
     if task == TASK:
-        record["words"] = facts["words"]
+        record[f"{noun_of(settings)}s"] = facts["words"]
         record["dim"] = description["arrays"]["input"]["shape"][1]
     else:
         record |= _sizes_of_classifier(facts, description["arrays"])
@@ -83,7 +84,7 @@ def _about_file(model: str, path: Path) -> Record:
     vectors = load(model)
     return {
         "model": model,
-        "words": len(vectors),
+        f"{vectors.noun}s": len(vectors),
         "dim": vectors.vector_size,
         "bytes": path.stat().st_size,
     }

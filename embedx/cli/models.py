@@ -249,8 +249,9 @@ def analogy(
         queries.answer_analogies(loaded, top_k, as_json)
         return
     if b is None or c is None:
-        raise DataError("the question", None, "fewer than three words", "give A, B and C")
-    queries.show_answers(loaded.analogy(a, b, c, top_k), as_json)
+        problem = f"fewer than three {loaded.noun}s"
+        raise DataError("the question", None, problem, "give A, B and C")
+    queries.show_answers(loaded.analogy(a, b, c, top_k), loaded.noun, as_json)
 
 
 def recommend(

@@ -37,7 +37,7 @@ def asked(words: Sequence[str], vectors: WordVectors) -> Iterator[str]:
             while True:
                 yield from items_of_line(input(f"{vectors.noun}: "), vectors)
     elif not words:
-        raise EmbedxError("no words; give some, or - to read them from standard input")
+        raise EmbedxError(f"no {vectors.noun}s; give some, or - to read them from standard input")
     elif list(words) == [STANDARD_INPUT]:
         for line in input_lines():
             yield from items_of_line(line, vectors)
@@ -144,17 +144,20 @@ def answer_analogies(vectors: WordVectors, top_k: int, as_json: bool) -> None:
             raise DataError("-", number, problem, "a question has three")
         a, b, c = words
         try:
-            show_answers(vectors.analogy(a, b, c, top_k), as_json)
+            show_answers(vectors.analogy(a, b, c, top_k), vectors.noun, as_json)
         except (UnknownWordError, DataError) as error:
             print(f"embedx: {error}", file=sys.stderr)
         sys.stdout.flush()
 
 
-def show_answers(answers: Sequence[Neighbour], as_json: bool) -> None:
-    """Print the answers of one question."""
-    values = [{"word": word, "cosine": cosine} for word, cosine in answers]
-    rows = [(word, f"{cosine:.4f}") for word, cosine in answers]
-    tables.show(("word", "cosine"), rows, values if as_json else None)
+def show_answers(answers: Sequence[Neighbour], noun: str, as_json: bool) -> None:
+    """Print the answers of one question.
+
+    noun  what an answer is called
+    """
+    values = [{noun: answer, "cosine": cosine} for answer, cosine in answers]
+    rows = [(answer, f"{cosine:.4f}") for answer, cosine in answers]
+    tables.show((noun, "cosine"), rows, values if as_json else None)
 
 
 # ---- recommendations

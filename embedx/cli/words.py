@@ -16,7 +16,7 @@ from embedx.tasks.words import WordTask
 from embedx.text.encode import encode
 from embedx.text.phrase_list import Collocation
 from embedx.text.phrases import phrases_of
-from embedx.text.settings import PhraseSettings, TextSettings
+from embedx.text.settings import PhraseSettings, TextSettings, noun_of
 from embedx.text.sources import text_defaults
 
 
@@ -42,13 +42,14 @@ def train(request: TrainRequest) -> None:
         print(json.dumps(record))
         return
     otherwise = "ended before the first iteration" if request.collapsed else "no pair was seen"
-    parts = [f"{facts['words']:,} words", results.loss_line(facts, otherwise)]
+    nouns = f"{noun_of(model.settings)}s"
+    parts = [f"{facts['words']:,} {nouns}", results.loss_line(facts, otherwise)]
     if "heldout" in facts:
         parts.append(f"held-out log-likelihood {facts['heldout']['log_likelihood']:.4f}")
     if request.collapsed:
         parts.append(f"{facts['epochs']} iterations in {facts['seconds']:.0f} s")
     else:
-        parts.append(f"{facts['words_per_second']:,} words/s")
+        parts.append(f"{facts['words_per_second']:,} {nouns}/s")
     print(*tab_separated([[str(finished.output), ", ".join(parts)]]))
 
 

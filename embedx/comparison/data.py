@@ -37,19 +37,21 @@ class Data(ABC):
     names             what each run is trained on
     files             what is named beside them: train_labels, test, test_labels, pairs, analogies,
                       next_item, cache_dir
-    unit              "words" or "examples"
+    unit              "words", "items", "nodes" or "examples"
+    pace              fact of a run: how many of them it takes per second
     applicable        names of options
     variant_settings  what an objective may be tried with, beside its own settings
     measures          in the order of tables; the first is ranked by if all runs have it
     """
 
     command: ClassVar[str]
-    unit: ClassVar[str]
+    pace: ClassVar[str]
     applicable: ClassVar[tuple[str, ...]]
     variant_settings: ClassVar[type[Settings]]
     why_inapplicable: ClassVar[Text]
     measures: Sequence[str]
     curve_of: str
+    unit: str
 
     def __init__(
         self,

@@ -50,6 +50,7 @@ class LabelledData(Data):
 
     command = "classify"
     unit = "examples"
+    pace = "examples_per_second"
     applicable = LABEL_SETTINGS
     variant_settings = ClassifySettings
     why_inapplicable = ("applies to text; with ", Setting("test"), ", DATA are labelled")

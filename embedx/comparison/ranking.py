@@ -25,7 +25,8 @@ NAMES = {
     "hr@10": "HR@10",
 }
 # the measure that the conclusions name beside the one ranked by
-SECOND_MEASURE = {"words": "similarity", "examples": "p@1"}
+SECOND_MEASURE = {"examples": "p@1"}
+SECOND_MEASURE_OF_VECTORS = "similarity"
 # a sentence names a faster objective from this ratio of speeds
 MIN_RATIO_OF_PACES = 1.2
 
@@ -36,7 +37,7 @@ class Line:
 
     seeds      of the runs that finished
     standings  by measure
-    pace       words or examples per second, the median of the runs
+    pace       words, items, nodes or examples per second, the median of the runs
     peak       memory in bytes, the largest of the runs
     epochs, seconds, loss  means over the runs
     converged  whether it trained for its own number of epochs, whatever the time of the others
@@ -61,7 +62,7 @@ class Ranking:
 
     by        the measure ranked by; None where no run finished
     measures  those that any objective has
-    unit      "words" or "examples"
+    unit      see `Data`
     unigram   the score of the unigram baseline
     curves    by objective, by run: points [epochs, seconds, score]
     troubles  failed runs, a sentence each
@@ -335,7 +336,7 @@ def about_pace(
 
 def about_second_measure(ranking: Ranking) -> list[str]:
     """The best in the second measure, or those that share the first rank."""
-    measure = SECOND_MEASURE[ranking.unit]
+    measure = SECOND_MEASURE.get(ranking.unit, SECOND_MEASURE_OF_VECTORS)
     measured = [line for line in ranking.lines if measure in line.standings]
     if measure == ranking.by or len(measured) < 2:
         return []

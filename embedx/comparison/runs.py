@@ -112,7 +112,7 @@ class Runner:
         record = {
             "epochs": facts["epochs"],
             "seconds": facts["seconds"],
-            "pace": facts[f"{data.unit}_per_second"],
+            "pace": facts[data.pace],
             "loss": facts["final_loss"],
             "peak": ended.peak,
             "compiled": COMPILING in ended.complaints,

@@ -20,7 +20,7 @@ from embedx.skipgram.configuration import configure
 from embedx.skipgram.settings import SkipGramSettings
 from embedx.tasks.requests import TrainRequest
 from embedx.text.heldout import HeldOut, hold_out
-from embedx.text.settings import SESSIONS
+from embedx.text.settings import SESSIONS, noun_of
 from embedx.text.sources import find_sources, text_defaults
 from embedx.text.vocabulary import select
 from embedx.vectors.model import WordVectors, load
@@ -42,7 +42,7 @@ class Text(Data):
     """
 
     command = "train"
-    unit = "words"
+    pace = "words_per_second"
     applicable = TEXT_SETTINGS
     variant_settings = SkipGramSettings
     why_inapplicable = ("applies to labelled data; without ", Setting("test"), ", DATA is text")
@@ -69,6 +69,7 @@ class Text(Data):
                 self.options = {"format": SESSIONS} | self.options
             self.measures = ("mrr", f"ndcg@{graphs.TOP}", f"hr@{graphs.TOP}", *self.measures[1:])
 
+        self.unit = f"{noun_of(text_defaults(self.names, self.options) | self.options)}s"
         self.sources = find_sources([*self.names, *filter(None, [self.next_item])])
         for source in self.sources:
             if source.fingerprint is None:
@@ -118,8 +119,7 @@ class Text(Data):
         tests: list[word_sets.TestSet] = [word_sets.read_pairs(file) for file in self.pairs]
         if self.analogies is not None:
             tests.append(word_sets.read_analogies(self.analogies))
-        has_words = self.options.get("walks") is None and self.next_item is None
-        if tests or not has_words:
+        if tests or self.unit != "words":
             return tests
         try:
             return list(word_sets.default_tests())

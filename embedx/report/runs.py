@@ -23,7 +23,12 @@ FIGURES = {
     "final_loss": "loss at the end",
     "baseline_loss": "loss by frequencies alone",
 }
-ABOUT_LOSS = "of training rows or text; each point is the mean over the epoch before it"
+# those that are called otherwise of items and nodes
+FIGURES_OF_NOUN = {
+    "item": {"corpus_tokens": "items in sessions", "words_per_second": "items/s"},
+    "node": {"corpus_tokens": "nodes of walks", "words_per_second": "nodes/s"},
+}
+ABOUT_LOSS = "of training data; each point is the mean over the epoch before it"
 SETTINGS = ("setting", "value", "default", "chosen from")
 # facts that are not single values, or shown elsewhere
 SHOWN_ALONE = ("history", "loss_curve", "heldout", "reader", "command", "chosen")
@@ -179,7 +184,10 @@ def settings_used(model: Model, defaults: Mapping[str, Any]) -> list[tuple[str, 
 
 def figures_of_run(model: Model) -> dict[str, str]:
     """The figures at the top of a page, by title."""
-    return shown({title: model.facts.get(name) for name, title in FIGURES.items()})
+    titles = FIGURES
+    if isinstance(model, WordVectors):
+        titles = FIGURES | FIGURES_OF_NOUN.get(model.noun, {})
+    return shown({title: model.facts.get(name) for name, title in titles.items()})
 
 
 def rows_of(head: str, values: Mapping[str, Any]) -> list[list[str]]:

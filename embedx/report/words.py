@@ -70,7 +70,7 @@ def single_values(vectors: WordVectors, request: PageRequest) -> dict[str, Any]:
     values["curve_of"] = {"held-out log-likelihood": learning_curves.heldout_points(facts)}
     values["heldout"] = None
     if facts.get("heldout"):
-        values["heldout"] = number_rows("held-out text", facts["heldout"])
+        values["heldout"] = number_rows("held-out data", facts["heldout"])
     return values
 
 
@@ -232,6 +232,7 @@ def nearest_column(
 class WordMap:
     """The most frequent words in the plane, with clusters by k-means.
 
+    noun        what a word is called
     words       the most frequent first
     counts      int64 (n,), None where they are not known
     places      float64 (n, 2): coordinates, between 0 and 1
@@ -246,20 +247,22 @@ class WordMap:
     clusters: np.ndarray
     names: list[list[str]]
     projection: str
+    noun: str = "word"
 
     def __repr__(self) -> str:
         names = [", ".join(words) for words in self.names]
-        head = f"{len(self.words):,} words by {self.projection}, {len(names)} clusters:"
+        head = f"{len(self.words):,} {self.noun}s by {self.projection}, {len(names)} clusters:"
         return "\n".join([head, *names])
 
     def to_frame(self) -> Any:
-        """A `pandas.DataFrame` with a row for each word: word, rank, count, x, y, cluster (from 1)
-        and cluster_name. Raises `EmbedxError` without pandas.
+        """A `pandas.DataFrame` with a row for each word, item or node: its name, in a column called
+        so, rank, count, x, y, cluster (from 1) and cluster_name. Raises `EmbedxError` without
+        pandas.
         """
         names = [", ".join(self.names[cluster]) for cluster in self.clusters]
         return data_frame(
             {
-                "word": self.words,
+                self.noun: self.words,
                 "rank": np.arange(1, len(self.words) + 1),
                 "count": self.counts,
                 "x": self.places[:, 0],
@@ -298,7 +301,7 @@ def map_of(vectors: WordVectors, settings: ReportSettings) -> WordMap:
     counts = None
     if vectors.counts is not None:
         counts = vectors.counts[:n]
-    return WordMap(words, counts, places, clusters, names, projection.NAMES[method])
+    return WordMap(words, counts, places, clusters, names, projection.NAMES[method], vectors.noun)
 
 
 def map_data(vectors: WordVectors, word_map: WordMap, near: Neighbours) -> dict[str, Any]:

@@ -34,6 +34,7 @@ from embedx.text.settings import (
     TextSettings,
     VocabularySettings,
     check_word_settings,
+    noun_of,
 )
 from embedx.vectors.model import WordVectors
 
@@ -89,6 +90,11 @@ class Configuration:
     origins: dict[str, str] = dataclasses.field(default_factory=dict)
     # whether the size of the text chooses optimizer, learning rate and block size
     is_sized_by_text: bool = False
+
+    @property
+    def noun(self) -> str:
+        """What gets vectors: a word, an item or a node."""
+        return noun_of(self.record())
 
     @property
     def retrieves(self) -> bool:

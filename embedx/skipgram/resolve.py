@@ -69,7 +69,7 @@ def resolve(config: Configuration, text: CountedText) -> Resolved:
         choose(f"optimizer {settings.optimizer}", learning_rate=rate)
     block_size = largest_block(settings, config.objective, text)
     if block_size < settings.block_size:
-        choose(f"{len(text.kept):,} words", block_size=block_size)
+        choose(f"{len(text.kept):,} {config.noun}s", block_size=block_size)
     draws = negatives_of_block(settings, config.objective, text)
     if settings.draws is None and draws is not None:
         choose(f"blocks of {settings.block_size} centres", draws=draws)

@@ -176,8 +176,10 @@ class WordVectorsRun:
         if has_pairs(self.stream()):
             return
         names = [source["name"] for source in self.corpus.report["sources"]]
-        problem = "no sentence has two words of the vocabulary, so there is nothing to train on"
-        write = "write sentences of several words, one a line, or lower "
+        noun = self.config.noun
+        sentence = {"item": "session", "node": "walk"}.get(noun, "sentence")
+        problem = f"no {sentence} has two {noun}s of the vocabulary: there is nothing to train on"
+        write = f"write {sentence}s of several {noun}s, one a line, or lower "
         remedy = (write, Setting("min_count"))
         raise DataError(names[0] if names else "corpora", None, problem, remedy)
 
@@ -190,8 +192,8 @@ class WordVectorsRun:
         """The size of the tables."""
         n_buckets = len(self.buckets)
         ngrams = f" and {n_buckets:,} buckets" if n_buckets else ""
-        parameters = f"{len(self.vocabulary):,} words{ngrams} × {self.config.settings.dim} numbers"
-        return Size(parameters, SMALLER)
+        rows = f"{len(self.vocabulary):,} {self.config.noun}s{ngrams}"
+        return Size(f"{rows} × {self.config.settings.dim} numbers", SMALLER)
 
     def used_settings(self) -> Record:
         """The settings of the run that have an effect, by name."""
@@ -375,7 +377,8 @@ class WordVectorsRun:
         if self.heldout is not None:
             n_words -= int(self.heldout.counts.sum())
         rate = float(settings.learning_rate or 0)
-        return Schedule(rate, n_chunks, n_words, settings.epochs, settings.time_budget)
+        unit = f"{self.config.noun}s"
+        return Schedule(rate, n_chunks, n_words, settings.epochs, settings.time_budget, unit=unit)
 
     def _after_epoch(self, epoch: int, tally: Tally, seconds: float) -> bool:
         """Score the held-out text and call the callbacks; whether one of them ends the training."""
@@ -531,13 +534,14 @@ class WordVectorsRun:
         baseline = outcome.baseline_loss
         if loss is None or baseline is None or loss < baseline or outcome.interrupted_by:
             return
-        remedy: Text = ("train for more ", Setting("epochs"), " or on more text")
+        remedy: Text = ("train for more ", Setting("epochs"), " or on more data")
         if self.config.kind == TEXT and is_raw(self.corpus, self.config.text):
             advice = ("punctuation is attached to words: train with ", *IN_WORDS)
             remedy = (*advice, ", or for more ", Setting("epochs"))
+        noun = self.config.noun
         self.progress.warn(
-            f"the loss of {loss:.4f} is above that of word frequencies alone, {baseline:.4f}: the"
-            " vectors say little about words; ",
+            f"the loss of {loss:.4f} is above that of {noun} frequencies alone, {baseline:.4f}: the"
+            f" vectors say little about {noun}s; ",
             remedy,
         )
 
@@ -663,9 +667,8 @@ def _vocabulary(
     else:
         vocabulary, remap = start.vocabulary(corpus, settings)
     n_tokens = int(corpus.counts[remap >= 0].sum())
-    progress.note(
-        f"vocabulary: {len(vocabulary):,} words, {n_tokens:,} of {corpus.n_tokens:,} tokens"
-    )
+    size = f"{len(vocabulary):,} {config.noun}s"
+    progress.note(f"vocabulary: {size}, {n_tokens:,} of {corpus.n_tokens:,} tokens")
     if settings.vocab is not None:
         missing = set(listed(settings.vocab, form)) - set(vocabulary.words)
         progress.note(

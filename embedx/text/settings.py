@@ -17,6 +17,15 @@ MAX_PASSES = 9  # of joining collocations
 SESSIONS = "sessions"
 
 
+def noun_of(options: Options) -> str:
+    """What has the vectors: "word", "item" of sessions, or "node" of a graph."""
+    if options.get("walks"):
+        return "node"
+    if options.get("format") == SESSIONS:
+        return "item"
+    return "word"
+
+
 class TextSettings(Settings):
     """How text becomes tokens. Together with the sources these settings key the token cache."""
 

@@ -22,6 +22,7 @@ class Schedule:
 
     epochs   infinity for as many as the strategy makes
     updates  in a chunk
+    unit     what `n_words` counts, and progress shows
     """
 
     learning_rate: float
@@ -34,6 +35,7 @@ class Schedule:
     decay_every: int | None = None
     updates: float = 1.0
     unit: str = "words"
+    has_epochs: bool = True
 
     def share_done(self, steps: int, seconds: float) -> float:
         """How much of the run is over, 0 to 1."""

@@ -450,7 +450,7 @@ class _Work:
         unit = self.schedule.unit
         pace = new.words / max(now - self.reported_at, 1e-9)
         facts: Record = {f"{unit}_per_second": round(pace)}
-        if unit != "nodes":
+        if self.schedule.has_epochs:
             facts |= self.schedule.epoch(self.next_step - len(self.under_way))
         done: float = tally.words
         if self.schedule.time_budget:

@@ -45,7 +45,7 @@ from embedx.storage.folder import (
 from embedx.storage.schema import FACTS_OF_RUN, Array, FolderSchema, Names, Value, row_blocks
 from embedx.text.ngrams import MAX_BUCKETS, ngrams
 from embedx.text.phrase_list import Collocation, Phrases
-from embedx.text.settings import MAX_PASSES, SESSIONS, PhraseSettings
+from embedx.text.settings import MAX_PASSES, PhraseSettings, noun_of
 from embedx.text.unicode_forms import FORMS, normalized
 from embedx.text.word_list import check_words
 from embedx.vectors import formats
@@ -152,11 +152,7 @@ class WordVectors:
     @property
     def noun(self) -> str:
         """What has the vectors: "word", "item" of sessions, or "node" of a graph."""
-        if self.settings.get("format") == SESSIONS:
-            return "item"
-        if self.settings.get("walks"):
-            return "node"
-        return "word"
+        return noun_of(self.settings)
 
     def of(self, which: str) -> "WordVectors":
         """The same words with other vectors: their output rows, or the sum of both, as in GloVe.
@@ -173,7 +169,9 @@ class WordVectors:
             raise SettingError("vectors", which, problem)
         if output.shape != self.vectors.shape:  # hs: the inner nodes of its tree
             objective = self.facts.get("objective", "its objective")
-            problem = f"the {len(output):,} output rows of {objective} do not belong to words"
+            problem = (
+                f"the {len(output):,} output rows of {objective} do not belong to {self.noun}s"
+            )
             raise SettingError("vectors", which, problem)
         vectors = output
         if which != VECTORS[1]:
@@ -181,7 +179,7 @@ class WordVectors:
         return replace(self, arrays={"input": vectors}, subwords=None)
 
     def __repr__(self) -> str:
-        parts = [f"{len(self):,} words", f"dim {self.vector_size}"]
+        parts = [f"{len(self):,} {self.noun}s", f"dim {self.vector_size}"]
         parts += [str(self.facts[name]) for name in ("objective", "source") if name in self.facts]
         return f"WordVectors({', '.join(parts)})"
 
@@ -199,10 +197,10 @@ class WordVectors:
             if self.facts.get(name) is not None
         }
         rows = {
-            "words": f"{len(self):,}",
+            f"{self.noun}s": f"{len(self):,}",
             "dim": self.vector_size,
             **facts,
-            "first words": ", ".join(self.words[:10]),
+            f"first {self.noun}s": ", ".join(self.words[:10]),
         }
         cells = "".join(
             f"<tr><th>{name}</th><td>{escape(str(value))}</td></tr>" for name, value in rows.items()
@@ -300,9 +298,9 @@ class WordVectors:
         ngrams = ""
         if self.subwords is not None:
             ngrams = ", nor is any of its n-grams"
-        remedy = near(word, self.words[:MAX_SUGGESTED], "give a word of the vocabulary")
+        remedy = near(word, self.words[:MAX_SUGGESTED], "check its spelling")
         return UnknownWordError(
-            f"{word}: not among the {n_words} words of the model{ngrams}; {remedy}"
+            f"{word}: not among the {n_words} {self.noun}s of the model{ngrams}; {remedy}"
         )
 
     def similarity(self, a: Key, b: Key) -> float:
@@ -337,8 +335,10 @@ class WordVectors:
         """The words that have vectors, and these. Raises DataError where none has one."""
         known, vectors = self._words_with_vectors(words)
         if not known:
-            problem = f"none of the {len(words):,} words has a vector" if words else "no words"
-            raise DataError("words", None, problem, "give words of the vocabulary")
+            problem = f"no {self.noun}s"
+            if words:
+                problem = f"none of the {len(words):,} {self.noun}s has a vector"
+            raise DataError("words", None, problem, f"give {self.noun}s of the model")
         return known, vectors
 
     def _words_with_vectors(self, words: Sequence[K]) -> tuple[list[K], list[ndarray]]:
