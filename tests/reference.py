@@ -4,6 +4,7 @@ these.
 
 import heapq
 import itertools
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -333,3 +334,22 @@ def damping_of(rows, weights, strength, n_axes):
     square, axis = np.linalg.eigh(covariance)
     square[:-n_axes] = square[:-n_axes].mean() if len(square) > n_axes else 0
     return np.eye(len(square)) - axis @ np.diag(np.exp(-strength * square)) @ axis.T
+
+
+def bound_of_gaussian_weights(x, label, mean, variance, prior, entropy=True):
+    """The evidence lower bound of augment and reduce with weights N(mean, variance) and the prior
+    N(0, prior) (Ruiz et al. 2018, section 3.1): Σ_n E[log p(y_n)] >= Σ_n E[ψ_y - u - e^{-u} Σ_k
+    e^{ψ_k} + 1] at the best u of each row, minus the KL divergence; its entropy may be left out.
+    """
+    total = 0.0
+    for row, y in zip(x, label, strict=True):
+        psi = [sum(m * v for m, v in zip(w, row, strict=True)) for w in mean]
+        spread = [sum(s * v * v for s, v in zip(w, row, strict=True)) for w in variance]
+        moments = [math.exp(a + b / 2) for a, b in zip(psi, spread, strict=True)]
+        u = math.log(sum(moments))
+        total += psi[y] - u - math.exp(-u) * sum(moments) + 1
+    for m, s in zip(np.ravel(mean), np.ravel(variance), strict=True):
+        total -= (s + m * m) / (2 * prior) - 0.5 + math.log(prior) / 2
+        if entropy:
+            total += math.log(s) / 2
+    return total

@@ -5,7 +5,12 @@ from collections.abc import Iterator
 from embedx import samplers
 from embedx.classification.label_weights import conditions_of_weights
 from embedx.classification.problem import IGNORED_BY_DUAL
-from embedx.classification.settings import STEP_SETTINGS, ClassifySettings, share_of_rows
+from embedx.classification.settings import (
+    GAUSSIAN,
+    STEP_SETTINGS,
+    ClassifySettings,
+    share_of_rows,
+)
 from embedx.errors import InapplicableError, Setting, Text
 from embedx.objectives.contract import Objective
 from embedx.optimizers.dcd import DualCoordinateDescent
@@ -25,6 +30,8 @@ def conditions(
     yield "validation_labels", validates_by_file, ("a file for ", Setting("validation"))
     yield "patience", validates, Setting("validation")
     yield "decay_every", settings.decay < 1, Setting("decay")
+    is_gaussian = settings.posterior == GAUSSIAN
+    yield "prior_variance", is_gaussian, Setting("posterior", GAUSSIAN)
     for name in ("max_iterations", "tolerance"):
         yield name, not by_steps, Setting("optimizer", Lbfgs.name)
     for name in (*STEP_SETTINGS, "time_budget", "replacement", "patience"):

@@ -23,7 +23,7 @@ from embedx.classification.effects import check_given
 from embedx.classification.label_tree import LabelTree, weights_of
 from embedx.classification.label_weights import asks_for_sparse
 from embedx.classification.objective_choice import RunSettings, default_objective, new_objective
-from embedx.classification.problem import given_names
+from embedx.classification.problem import given_names, has_softmax
 from embedx.classification.row_blocks import all_rows
 from embedx.classification.run import ClassifierRun, TrainedClassifier
 from embedx.classification.settings import (
@@ -666,7 +666,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     @property
     def _scores_are_softmax(self) -> bool:
-        return type(self.classifier_.objective).log_probability is Objective.log_probability
+        return has_softmax(self.classifier_.objective)
 
     @property
     def _has_independent_labels(self) -> bool:

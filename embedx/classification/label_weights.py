@@ -49,6 +49,7 @@ from embedx.classification.settings import (
     MANY_FOR_TREE,
     MAX_PRODUCTS,
     MAX_PRODUCTS_OF_MANY,
+    POINT,
     SPARSE,
     TREE,
     TREE_SETTINGS,
@@ -184,6 +185,7 @@ def _needs_of_sparse(settings: ClassifySettings, problem: Problem) -> Iterator[t
     yield not settings.hidden, ("no ", Setting("hidden"), " layer")
     yield settings.optimizer != Lbfgs.name, ("a stochastic ", Setting("optimizer"))
     yield settings.max_norm is None, ("no ", Setting("max_norm"))
+    yield settings.posterior == POINT, Setting("posterior", POINT)
 
 
 def _needs_of_labelwise(

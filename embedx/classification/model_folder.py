@@ -3,6 +3,7 @@
 output.npy    float32 (rows, dim)     a row for each label (or node of a tree); dim: of the features
                                       or the hidden layer
 bias.npy      float32 (rows,)         absent without biases
+variance.npy  float32 (rows, dim)     variances of the weights, with --posterior gaussian
 hidden.npy    float32 (features, dim) a row for each feature, absent without hidden layer
 maxima.npy    float32 (features,)     what columns were divided by, with --scaling column-max
 idf.npy       float32 (features,)     inverse document frequencies, with --scaling tf-idf
@@ -33,7 +34,14 @@ import numpy as np
 from numpy import ndarray
 
 from embedx import checks, objectives
-from embedx.classification import calibration, decisions, familiarity, label_tree, neighbours
+from embedx.classification import (
+    calibration,
+    decisions,
+    familiarity,
+    label_tree,
+    neighbours,
+    posterior,
+)
 from embedx.classification.ranking import LabelRanking
 from embedx.classification.settings import SCORES
 from embedx.errors import DataError, Setting
@@ -90,6 +98,7 @@ SCHEMA = FolderSchema(
         **familiarity.ARRAYS,
         **decisions.ARRAYS,
         **neighbours.ARRAYS,
+        **posterior.ARRAYS,
     },
     settings={
         "scaling": Value(str),
@@ -113,6 +122,7 @@ SCHEMA = FolderSchema(
         "examples": Value(int, at_least=0),
         "several_labels": Value(bool),
         "temperature": Value(float, at_least=MIN_TEMPERATURE),
+        "prior_variance": Value(float),
         "threshold": Value(float),
         "interrupted": Value(bool),
         **FACTS_OF_RUN,

@@ -10,7 +10,7 @@ from embedx import objectives, samplers
 from embedx.classification.effects import check_given
 from embedx.classification.label_weights import MAX_DENSE_SAMPLED, asks_for_sparse
 from embedx.classification.problem import ALL_ROWS
-from embedx.classification.settings import ClassifySettings
+from embedx.classification.settings import GAUSSIAN, ClassifySettings
 from embedx.engine.settings import check_stopping
 from embedx.labeled.data import Labeled
 from embedx.labeled.rules import chosen_labels
@@ -40,7 +40,8 @@ def default_objective(data: Labeled, options: Options) -> tuple[str, dict[str, A
     labels = chosen_labels(data.labels, str(options.get("labels", "all")))
     is_exact = options.get("sampler", ALL_ROWS) == ALL_ROWS
     has_hidden = options.get("hidden") or options.get("pretrained")
-    if not data.is_sparse or has_hidden or not is_exact:
+    needs_softmax = options.get("posterior") == GAUSSIAN
+    if not data.is_sparse or has_hidden or not is_exact or needs_softmax:
         return "softmax", {}
     if asks_for_sparse(options.get("weights")):
         return "ova", {"loss": "squared-hinge"}

@@ -17,6 +17,8 @@ class ClassifierParameters(TypedDict, total=False):
     labels: Literal["all", "first", "lowest-id", "one"] | None
     scaling: Literal["none", "l2", "column-max", "tf-idf"] | None
     hidden: int | None
+    posterior: Literal["point", "gaussian"] | None
+    prior_variance: float | None
     weights: Literal["dense", "sparse", "tree"] | None
     weight_threshold: float | None
     leaf_size: int | None
@@ -90,6 +92,8 @@ class ClassifyParameters(TypedDict, total=False):
     hidden: int | None
     pretrained: str | PathLike[str] | None
     score: Literal["inner-product", "euclidean"] | None
+    posterior: Literal["point", "gaussian"] | None
+    prior_variance: float | None
     weights: Literal["dense", "sparse", "tree"] | None
     weight_threshold: float | None
     leaf_size: int | None

@@ -87,6 +87,11 @@ def has_label_losses(objective: Objective) -> bool:
     return objective.log_label_probability(np.zeros(1)) is not None
 
 
+def has_softmax(objective: Objective) -> bool:
+    """Whether its probabilities are the softmax of the scores."""
+    return type(objective).log_probability is Objective.log_probability
+
+
 def scores_labels_independently(settings: ClassifySettings, objective: Objective) -> bool:
     """Whether all labels are scored, and the loss is a sum over them."""
     return has_label_losses(objective) and settings.sampler == ALL_ROWS

@@ -246,7 +246,7 @@ class LabelRanking(LabelScores):
         index = build_index(table, n_labels, dim, search, np.random.default_rng(0), threads)
 
         def best(rows: slice) -> Best:
-            h = np.asarray(self._inputs(self.prepared(features[rows])), float32)
+            h = np.asarray(self.inputs(self.prepared(features[rows])), float32)
             h = np.column_stack([h, np.ones(len(h), float32)])
             ids, z, log_sum = search_top_k(index, search, h, k, threads)
             if not self.has_independent_labels:
@@ -288,6 +288,9 @@ class LabelRanking(LabelScores):
             raise SettingError("search", True, problem, LEAVE_OUT)
         if self.has_sparse_weights:
             problem = "a model with sparse weights is searched by its own tree"
+            raise SettingError("search", True, problem, LEAVE_OUT)
+        if "variance" in self.arrays:
+            problem = "an index has no probabilities averaged over weights"
             raise SettingError("search", True, problem, LEAVE_OUT)
         if "hidden" not in self.arrays and hasattr(features, "indptr"):
             problem = "needs dense features or a model with a hidden layer"

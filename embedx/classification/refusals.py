@@ -3,13 +3,22 @@
 from collections.abc import Callable
 
 from embedx import optimizers, samplers
+from embedx.classification.calibration import n_held_out
 from embedx.classification.label_weights import (
     refuse_propensity,
     refuse_settings_of_weights,
     refuse_weights,
 )
-from embedx.classification.problem import ALL_ROWS, Problem, ignored_by_dual
-from embedx.classification.settings import AUTO, DENSE, EUCLIDEAN, NONE, ClassifySettings
+from embedx.classification.problem import ALL_ROWS, Problem, has_softmax, ignored_by_dual
+from embedx.classification.settings import (
+    AUTO,
+    DENSE,
+    EUCLIDEAN,
+    GAUSSIAN,
+    INNER_PRODUCT,
+    NONE,
+    ClassifySettings,
+)
 from embedx.engine.settings import check_sampler
 from embedx.errors import Setting, SettingError, Text
 from embedx.optimizers.contract import LABELS
@@ -164,6 +173,28 @@ def refuse_dual(settings: ClassifySettings, problem: Problem) -> SettingError | 
     return None
 
 
+def refuse_posterior(settings: ClassifySettings, problem: Problem) -> SettingError | None:
+    """Gaussian weights need a softmax of inner products, and the variance of their prior."""
+    if settings.posterior != GAUSSIAN:
+        return None
+    objective = problem.objective
+    scores_path = samplers.SAMPLERS[str(settings.sampler)].candidates == "path"
+    if not has_softmax(objective) or not objective.traits.calibrated or scores_path:
+        no_softmax = f"the probabilities of {objective.name} are no softmax of its scores"
+        remedy = ("use ", Setting("objective", "softmax"), " or ar")
+        return SettingError("posterior", GAUSSIAN, no_softmax, remedy)
+    if settings.score == EUCLIDEAN:
+        needs: Text = ("needs ", Setting("score", INNER_PRODUCT))
+        return SettingError("posterior", GAUSSIAN, needs, "leave one of them out")
+    n_calibrating = n_held_out(len(problem.data), settings.calibration)
+    holds_out = settings.validation is not None or n_calibrating > 0
+    if not (holds_out or settings.prior_variance or settings.l2 or "variance" in problem.former):
+        no_rows = "no rows are held out to choose the variance of its prior"
+        give = ("give ", Setting("prior_variance", 1.0), " or ", Setting("l2", 1e-5))
+        return SettingError("posterior", GAUSSIAN, no_rows, give)
+    return None
+
+
 def refuse_neighbours(settings: ClassifySettings, problem: Problem) -> SettingError | None:
     """Nearest rows are searched by their sparse features."""
     if settings.neighbours in (AUTO, NONE) or problem.data.is_sparse:
@@ -183,6 +214,7 @@ REFUSALS: tuple[Callable[[ClassifySettings, Problem], SettingError | None], ...]
     refuse_shrinking,
     refuse_rowwise,
     refuse_dual,
+    refuse_posterior,
     refuse_neighbours,
     refuse_propensity,
 )

@@ -15,7 +15,7 @@ from numpy import ndarray
 from scipy.sparse import csr_matrix
 
 from embedx import samplers
-from embedx.classification import held_out, neighbours, start as start_of
+from embedx.classification import held_out, neighbours, start as start_of, variances
 from embedx.classification.classifier import Classifier
 from embedx.classification.clustering import clustered_order
 from embedx.classification.contract import Trainer, TrainerInputs
@@ -27,7 +27,7 @@ from embedx.classification.problem import Problem
 from embedx.classification.remarks import remark
 from embedx.classification.resolve import resolve
 from embedx.classification.row_weights import counted_rows
-from embedx.classification.settings import DENSE, MAX_REFITTED, NONE
+from embedx.classification.settings import DENSE, GAUSSIAN, MAX_REFITTED, NONE
 from embedx.classification.trainers import trainer_for
 from embedx.errors import DataError, DivergedError, Setting, SettingError, Text
 from embedx.labeled.data import Labeled, Labels
@@ -224,7 +224,11 @@ class ClassifierRun:
         self.trainer = self._new_trainer()
         self.allocation_seconds = time.monotonic() - began
         keeps_best = self.division.unseen is not None or self.watch is not None
-        return self.trainer.memory(keeps_best)
+        plan = self.trainer.memory(keeps_best)
+        if self.settings.posterior == GAUSSIAN:
+            needs = {**plan.needs, "variances": 2 * plan.needs["weights"]}
+            plan = dataclasses.replace(plan, needs=needs)
+        return plan
 
     def _untrained_classifier(self) -> Classifier:
         """A classifier without parameters, whose objective and samplers know the labels."""
@@ -417,6 +421,8 @@ class ClassifierRun:
             "history": self.history.epochs,
         }
         began = time.monotonic()
+        if self.settings.posterior == GAUSSIAN:
+            to_the_end(self._fit_variances)
         self._learn_from_held_out()
         held_out_seconds = time.monotonic() - began
         seconds = self.allocation_seconds + outcome.seconds + held_out_seconds
@@ -433,6 +439,24 @@ class ClassifierRun:
             if not np.isfinite(array).all():
                 problem = f"{name}: weights are no longer finite at the end of training"
                 raise DivergedError(problem, ("try a smaller ", Setting("learning_rate")))
+
+    def _fit_variances(self) -> None:
+        """Give the classifier the variances of its weights."""
+        n_of_row = self.labels.n_of_row
+        if self.settings.labels == "one":
+            n_of_row = np.minimum(n_of_row, 1)
+        row_weights = n_of_row.astype(np.float32)
+        if self.division.training.weights is not None:
+            row_weights *= self.division.training.weights
+        variances.fit(
+            self.classifier,
+            self.inputs.features,
+            row_weights,
+            self.division.unseen,
+            self.settings,
+            self.before,
+            self.progress,
+        )
 
     def _learn_from_held_out(self) -> None:
         """Fit temperature, calibration, neighbours and thresholds.
@@ -471,7 +495,11 @@ class ClassifierRun:
         """
         first = trained.classifier
         settings = dataclasses.replace(
-            self.settings, calibration=0.0, neighbours=NONE, l2=self.given.l2
+            self.settings,
+            calibration=0.0,
+            neighbours=NONE,
+            l2=self.given.l2,
+            prior_variance=first.facts.get("prior_variance"),
         )
         wanted = dataclasses.replace(self.wanted, settings=settings)
         on_all_rows = ClassifierRun(self.data, wanted, self.progress, wrap=self.wrap)

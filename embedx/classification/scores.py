@@ -9,7 +9,7 @@ import numpy as np
 from numpy import float32, ndarray
 
 from embedx import samplers
-from embedx.classification import familiarity, label_tree
+from embedx.classification import familiarity, label_tree, posterior
 from embedx.classification.label_tree import LabelTree
 from embedx.classification.row_blocks import as_csr, in_blocks, rows_of, threads_for
 from embedx.classification.settings import EUCLIDEAN
@@ -80,18 +80,27 @@ class LabelScores:
 
     def scores(self, features: Any) -> ndarray:
         """(n, rows), of the weights' dtype, for features on the scale of the training data; see
-        `prepared`.
+        `prepared`. With Gaussian weights they are log-probabilities, averaged over the weights.
 
         Raises `EmbedxError` where labels are found through a tree.
         """
         if self.has_sparse_weights:
             return self._sparse_scores(features)
-        z = self._inputs(features) @ self._weights
+        h = self.inputs(features)
+        z = self.mean_scores(h)
+        if "variance" not in self.arrays:
+            return z
+        variance = np.asarray(posterior.squared(h) @ self._variances)
+        return posterior.log_mean_softmax(z, variance, self._normals)
+
+    def mean_scores(self, h: Any) -> ndarray:
+        """The scores of dense weights, or of their means, (n, rows), for what these multiply."""
+        z = h @ self._weights
         if "bias" in self.arrays:
             z += self.arrays["bias"]
         return np.asarray(z, self._weights.dtype)
 
-    def _inputs(self, features: Any) -> Any:
+    def inputs(self, features: Any) -> Any:
         """What output vectors are multiplied by, for features on the scale of the training data."""
         h = self._hidden(features)
         return long_inputs(h) if self.by_distance else h
@@ -122,9 +131,19 @@ class LabelScores:
         """The output vectors, float32 (dim, rows)."""
         return np.ascontiguousarray(self._output_vectors.T)
 
+    @cached_property
+    def _variances(self) -> ndarray:
+        """The variances of the output vectors, float32 (dim, rows)."""
+        return np.ascontiguousarray(self.arrays["variance"].T)
+
+    @cached_property
+    def _normals(self) -> ndarray:
+        """What scores are drawn by, float32 (draws, rows)."""
+        return posterior.stratified_normals(self.objective.n_rows(self.n_labels))
+
     def parameters_changed(self) -> None:
         """Forget what was derived from the parameters; to be called when `arrays` has changed."""
-        for derived in ("_output_vectors", "_weights", "trees", "_has_all_weights"):
+        for derived in ("_output_vectors", "_weights", "_variances", "trees", "_has_all_weights"):
             vars(self).pop(derived, None)
 
     # ---- sparse weights
@@ -230,13 +249,20 @@ class LabelScores:
                  of a block
         """
         compute = compute or self.log_probability
-        size = max(1, BLOCK_FLOATS // max(self.objective.n_rows(self.n_labels), 1))
         # What is cached is computed before threads use it.
         _ = self.trees if self.has_sparse_weights else self._weights
+        if "variance" in self.arrays:
+            _ = self._variances, self._normals
         _ = self.sampler
 
         def work(rows: slice) -> Any:
             h = self.prepared(rows_of(features, rows))
             return compute(self.scores(h), self.log_noise(h))
 
-        return in_blocks(features.shape[0], size, work, progress, threads_for(features, threads))
+        n_threads = threads_for(features, threads)
+        return in_blocks(features.shape[0], self.block_size, work, progress, n_threads)
+
+    @property
+    def block_size(self) -> int:
+        """How many rows are scored at a time."""
+        return max(1, BLOCK_FLOATS // max(self.objective.n_rows(self.n_labels), 1))

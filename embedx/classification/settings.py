@@ -23,6 +23,10 @@ WEIGHTS = (DENSE, SPARSE, TREE)
 INNER_PRODUCT = "inner-product"
 EUCLIDEAN = "euclidean"
 SCORES = (INNER_PRODUCT, EUCLIDEAN)
+# What is known of a weight after training.
+POINT = "point"
+GAUSSIAN = "gaussian"
+POSTERIORS = (POINT, GAUSSIAN)
 # Settings that apply to a tree alone.
 TREE_SETTINGS = ("leaf_size", "arity", "beam", "trees")
 # Values × labels × epochs, from which on labels are put in a tree. With few labels (EURLex-4.3K)
@@ -128,6 +132,21 @@ class ClassifySettings(TrainingSettings):
         " label's vector, for dense features or --hidden, as in metric learning",
         choices=SCORES,
         panel="Model",
+    )
+    posterior: str = param(
+        POINT,
+        "weights of the labels; `gaussian`: a normal distribution for each, narrow where training"
+        " rows tell its weight, over which probabilities are averaged; for a softmax of dense"
+        " weights",
+        choices=POSTERIORS,
+        panel="Model",
+    )
+    prior_variance: float | None = param(
+        None,
+        "with --posterior gaussian: variance of a weight that no row tells; by default the best on"
+        " held-out rows, without any 1 / (rows × l2)",
+        above=0.0,
+        by_set=True,
     )
     weights: str | None = param(
         None,
@@ -277,7 +296,7 @@ class ClassifySettings(TrainingSettings):
         panel="Validation",
     )
     validation_labels: str | None = param(
-        None, "labels of the validation file", metavar="path", panel="Validation"
+        None, "labels of the validation file", metavar="path", by_set=True
     )
     patience: int = param(
         3,

@@ -82,7 +82,9 @@ class CompareSettings(Settings):
         " 2,000 rows",
         metavar="path|fraction",
     )
-    validation_labels: str | None = param(None, "labels of the validation file", metavar="path")
+    validation_labels: str | None = param(
+        None, "labels of the validation file", metavar="path", by_set=True
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

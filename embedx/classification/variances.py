@@ -1,0 +1,110 @@
+"""The variances of Gaussian weights, from the training rows, and the variance of their prior, from
+rows held out of training: see `posterior`.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy import float32, ndarray
+
+from embedx.classification import posterior
+from embedx.classification.calibration import TEMPERATURE_ROWS
+from embedx.classification.classifier import Classifier
+from embedx.classification.settings import ClassifySettings
+from embedx.labeled.data import Labeled, Labels
+from embedx.labeled.rules import input_length, known_labels
+from embedx.runtime.progress import Progress
+
+# Variances of the prior that are tried, in units of 1 / mean |x|², until one is worse than the one
+# before.
+PRIORS = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
+
+
+def fit(
+    classifier: Classifier,
+    features: Any,
+    row_weights: ndarray,
+    unseen: Labeled | None,
+    settings: ClassifySettings,
+    before: Classifier | None,
+    progress: Progress,
+) -> None:
+    """Give a classifier the variances of its weights; its facts tell that of the prior.
+
+    features     of the training rows, scaled
+    row_weights  float32 (n_rows,): how much each row counts, times the number of its labels
+    before       the classifier that training continues from, what whose rows told still counts
+    """
+    h = classifier.inputs(features)
+    information = posterior.information(
+        _weighted_probabilities(classifier, h, row_weights), *classifier.arrays["output"].shape
+    )
+    former_prior = None
+    if before is not None and "variance" in before.arrays:
+        former = before.arrays["variance"]
+        former_prior = float(before.facts["prior_variance"])
+        information[: len(former)] += 1 / former - float32(1 / former_prior)
+
+    prior = settings.prior_variance or former_prior
+    if prior is None and unseen is not None:
+        prior = _best_prior(classifier, information, input_length(h), unseen, settings.threads)
+        progress.note(f"the prior of the weights has the variance {prior:.3g}, by held-out rows")
+    elif prior is None:
+        assert settings.l2
+        prior = 1 / (len(row_weights) * settings.l2)
+    _set_variances(classifier, information, prior)
+
+
+def _set_variances(classifier: Classifier, information: ndarray, prior: float) -> None:
+    """Give the classifier the variances by a prior of this variance."""
+    classifier.arrays["variance"] = 1 / (information + float32(1 / prior))
+    classifier.facts["prior_variance"] = prior
+    classifier.parameters_changed()
+
+
+def _weighted_probabilities(
+    classifier: Classifier, h: Any, row_weights: ndarray
+) -> Iterator[tuple[Any, ndarray]]:
+    """The inputs of output rows and their probabilities by the means, times the weights of rows, a
+    block of examples after another.
+    """
+    size = classifier.block_size
+    for begin in range(0, h.shape[0], size):
+        rows = slice(begin, begin + size)
+        p = np.exp(classifier.log_probability(classifier.mean_scores(h[rows])))
+        yield h[rows], p * row_weights[rows, None]
+
+
+def _best_prior(
+    classifier: Classifier,
+    information: ndarray,
+    length: float,
+    unseen: Labeled,
+    threads: int | None,
+) -> float:
+    """The variance of the prior by which the labels of held-out rows are likeliest."""
+    labels = known_labels(unseen.labels, classifier.trained_counts)
+    step = max(1, -(-len(labels) // TEMPERATURE_ROWS))
+    rows = np.flatnonzero(labels.n_of_row)[::step]
+    labels, kept = classifier.tested_labels(labels.rows(rows))
+    features = unseen.features[rows[kept]]
+    best = PRIORS[0] / length**2
+    highest = -np.inf
+    for relative_variance in PRIORS:
+        prior = relative_variance / length**2
+        _set_variances(classifier, information, prior)
+        likelihood = _log_likelihood(classifier, features, labels, threads)
+        if likelihood < highest:
+            break
+        best = prior
+        highest = likelihood
+    return best
+
+
+def _log_likelihood(
+    classifier: Classifier, features: Any, labels: Labels, threads: int | None
+) -> float:
+    """The mean log-probability of the labels of rows, as they are read."""
+    blocks = [log_p for _, log_p in classifier.blocks(features, threads=threads)]
+    return float(np.concatenate(blocks)[labels.row_of_id, labels.ids].mean())
