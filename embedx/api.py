@@ -253,8 +253,8 @@ def evaluate(
 def _check_in_memory(X: Any, **files: Any) -> None:
     """Raise `EmbedxError` where X names a file, or files are named beside it."""
     if isinstance(X, str | Path):
-        remedy = ("name a file by ", Setting("test", str(X)))
-        raise DataError("X", None, "one text, no rows", remedy)
+        remedy = ("if it is the name of a file, give ", Setting("test", str(X)))
+        raise DataError("X", None, "a single string, not rows", remedy)
     _check_none(files, "does not apply with X")
 
 
@@ -279,8 +279,9 @@ def _classifier_of(model: "AnyModel") -> classifier.Classifier | str:
     # That of a SoftmaxClassifier, which only exists with scikit-learn.
     trained = getattr(model, "classifier_", model)
     if not isinstance(trained, classifier.Classifier):
-        problem = "no trained classifier"
-        raise DataError(type(model).__name__, None, problem, "give one, or its folder")
+        problem = "not a trained classifier"
+        remedy = "give a classifier, or the folder of one"
+        raise DataError(type(model).__name__, None, problem, remedy)
     return trained
 
 
@@ -289,7 +290,9 @@ def _vectors_of(model: "AnyModel") -> WordVectors | str:
     if isinstance(model, str | Path):
         return str(model)
     if not isinstance(model, WordVectors):
-        raise DataError(type(model).__name__, None, "no word vectors", "give some, or their file")
+        problem = "not word vectors"
+        remedy = "give word vectors, or their file or folder"
+        raise DataError(type(model).__name__, None, problem, remedy)
     return model
 
 
@@ -318,7 +321,9 @@ def plot_curves(model: "TrainedModel", curve: str = "loss", ax: "Axes | None" = 
         raise SettingError("curve", curve, choice(curve, points_of_curve))
     points = points_of_curve[curve]
     if not points:
-        raise DataError(type(model).__name__, None, f"has no curve of {curve}")
+        problem = f"no {curve} was recorded"
+        remedy = "give a model that embedx trained"
+        raise DataError(type(model).__name__, None, problem, remedy)
     if curve == LOSS:
         points = mean_over_epoch(points)
     name = str(facts.get("objective") or type(model).__name__)
@@ -333,7 +338,7 @@ def _facts_of(model: "TrainedModel") -> Mapping[str, Any]:
     trained = getattr(model, "classifier_", model)
     facts: Mapping[str, Any] | None = getattr(trained, "facts", None)
     if facts is None:
-        raise DataError(type(model).__name__, None, "no trained model", "give one")
+        raise DataError(type(model).__name__, None, "not a trained model", "give a fitted one")
     return facts
 
 
@@ -348,9 +353,10 @@ def word_map(
     seed        of the projection and the clusters
     """
     if not isinstance(model, WordVectors):
-        raise DataError(type(model).__name__, None, "no word vectors", "give some")
+        raise DataError(type(model).__name__, None, "not word vectors", "give word vectors")
     n_words = min(words, len(model))
     if n_words < MIN_WORDS_ON_MAP:
-        raise SettingError("words", words, f"a map needs {MIN_WORDS_ON_MAP} words")
+        problem = f"a map needs at least {MIN_WORDS_ON_MAP} words"
+        raise SettingError("words", words, problem, "give more, or a model with more words")
     settings = ReportSettings(map_words=n_words, projection=projection, seed=seed)
     return map_of(model, settings)

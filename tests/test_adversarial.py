@@ -80,14 +80,14 @@ def test_fitting_raises_the_likelihood_at_every_refinement(n_labels, monkeypatch
     assert refined > still or n_labels == 3  # which is one split and its only neighbour
 
 
-def test_threads_change_nothing():
+def test_the_tree_does_not_depend_on_the_number_of_threads():
     one, *_ = some_tree(41, n=2000)
     three, *_ = some_tree(41, n=2000, threads=3)
     for a, b in zip(one, three, strict=True):
         np.testing.assert_array_equal(a, b)
 
 
-def test_a_pair_that_weighs_two_is_two_pairs():
+def test_a_pair_of_weight_2_equals_two_pairs():
     _, features, _, _, y = some_tree(9)
     twice = np.random.default_rng(0).random(len(y)) < 0.5
     weighed = pairs_of(np.arange(len(y)), y, 9, 1.0 + twice)
@@ -123,7 +123,7 @@ def test_features_are_whitened_principal_components(sparse):
     np.testing.assert_allclose(np.abs(np.diag(exact.T @ components[:, :4] / 500)), 1, atol=1e-2)
 
 
-def test_directions_in_which_nothing_varies_are_left_out():
+def test_directions_without_variance_are_left_out():
     x = np.random.default_rng(0).normal(size=(50, 2)).astype(np.float32) @ np.ones(
         (2, 7), np.float32
     )
@@ -140,7 +140,7 @@ def test_directions_in_which_nothing_varies_are_left_out():
 
 @pytest.mark.parametrize("n_labels", [2, 3, 5, 8, 11])
 @pytest.mark.parametrize("share", [0.0, 0.3])
-def test_draws_are_as_likely_as_is_said(n_labels, share):
+def test_draws_have_the_stated_probabilities(n_labels, share):
     """Pearson's chi-square of 20,000 draws for each of three inputs; a label of padding would be
     out of range.
     """
@@ -181,7 +181,7 @@ def train(data, objective="ns", *, objective_options=None, start=None, **options
 
 
 @pytest.mark.compiles("labels")
-def test_predictions_come_back_from_the_folder(tmp_path):
+def test_predictions_of_a_saved_model_are_the_same(tmp_path):
     train_data, test_data = digits(400, 100)
     for replacement in (True, False):
         trained = train(
@@ -206,7 +206,7 @@ def test_predictions_come_back_from_the_folder(tmp_path):
 
 
 @pytest.mark.slow
-def test_free_scores_learn_the_datas_distribution_through_the_whole_program():
+def test_free_scores_learn_the_distribution_of_the_data():
     """Theorem 1 where inputs are one of four and every score is free: a row of weights for each."""
     log_p, rng = np.random.default_rng(3).normal(0, 0.4, (4, 6)), np.random.default_rng(0)
     log_p[:2, :3] += 2.5
@@ -226,7 +226,7 @@ def test_free_scores_learn_the_datas_distribution_through_the_whole_program():
         np.testing.assert_allclose(np.exp(log_p), seen, atol=0.02)
 
 
-def test_going_on_keeps_the_noise():
+def test_resuming_keeps_the_noise():
     data, _ = digits(400, 10)
     first = train(data)
     other = data.rows(np.arange(200, 400))
@@ -251,7 +251,7 @@ def test_fitting_is_part_of_the_time_that_is_reported():
     assert hardly.evaluate(test)["accuracy"] > 0.5
 
 
-def test_the_estimator_takes_it():
+def test_the_estimator_accepts_adversarial_noise():
     data, test = digits(400, 100)
     fitted = SoftmaxClassifier(
         "ns", sampler="adversarial", tree_l2=0.5, tree_features=8, epochs=3, batch_size=10
@@ -265,7 +265,7 @@ def test_the_estimator_takes_it():
 
 
 @pytest.mark.parametrize("n_labels", [1, 2, 3])
-def test_few_labels(n_labels):
+def test_adversarial_noise_works_with_few_labels(n_labels):
     x, y = clusters(60, n_labels, 4)
     trained = train(Labeled(x, Labels.single(y), n_labels)).classifier
     assert np.isfinite(next(trained.blocks(x))[1]).all()
@@ -274,7 +274,7 @@ def test_few_labels(n_labels):
 # ---- what cannot be
 
 
-def test_mistakes_get_one_clear_line():
+def test_mistakes_get_one_line():
     fields = {"kind": InapplicableError, "remedy": "taken by adversarial"}
     with refused("tree_l2", "sampler", **fields):
         train(digits(50, 1)[0], sampler="uniform", objective_options={"tree_l2": 1.0})

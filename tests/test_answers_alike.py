@@ -35,9 +35,7 @@ def svmlight_lines(first_id: int) -> str:
 @pytest.mark.parametrize(
     ("first_id", "zero_based"), [(1, "auto"), (0, "auto"), (1, False), (1, True), (2, "auto")]
 )
-def test_files_of_feature_ids_mean_what_they_meant_to_load_svmlight_file(
-    tmp_path, first_id, zero_based
-):
+def test_libsvm_files_are_read_as_by_load_svmlight_file(tmp_path, first_id, zero_based):
     file = tmp_path / "rows.svm"
     file.write_text(svmlight_lines(first_id))
     features, labels = load_svmlight_file(file, zero_based=zero_based)
@@ -206,7 +204,7 @@ def test_eval_takes_the_column_of_labels(tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["test"]["accuracy"] == 1
 
 
-def test_the_rows_of_a_request_do_not_ask_for_the_cores_of_the_machine(tmp_path, monkeypatch):
+def test_a_request_of_few_rows_does_not_query_the_number_of_cores(tmp_path, monkeypatch):
     (tmp_path / "rows.txt").write_text("__label__a one\n__label__b two\n" * 9)
     made = api.classify(tmp_path / "rows.txt", neighbours="2", output=tmp_path / "model")
     monkeypatch.setattr(row_blocks, "usable_cores", lambda: pytest.fail("the cores are counted"))

@@ -22,7 +22,7 @@ COUNTS = {
 
 
 @pytest.mark.parametrize("counts", COUNTS.values(), ids=COUNTS)
-def test_the_tree_is_the_best_there_is(counts):
+def test_the_huffman_tree_has_the_least_expected_depth(counts):
     counts = np.array(counts)
     tree = huffman(counts)
     assert counts @ tree.depth == counts @ reference.huffman_depths(counts)
@@ -63,7 +63,7 @@ def test_probabilities_multiply_along_the_paths(counts, ordered):
 
 
 @pytest.mark.parametrize("counts", COUNTS.values(), ids=COUNTS)
-def test_a_tree_of_halves_keeps_the_order_and_is_as_flat_as_can_be(counts):
+def test_a_tree_of_halves_keeps_the_order_and_has_the_least_depth(counts):
     counts = np.array(counts)
     order, seen = shuffled(counts), int((counts > 0).sum())
     tree = halves(order, seen)
@@ -87,7 +87,7 @@ def test_a_tree_of_halves_keeps_the_order_and_is_as_flat_as_can_be(counts):
         ]
 
 
-def test_frequent_classes_are_near_the_root_and_classes_never_seen_do_not_make_a_comb():
+def test_frequent_classes_are_near_the_root_and_unseen_classes_do_not_form_a_chain():
     depth = huffman(np.array([1000, 10] + [0] * 1024)).depth
     assert (depth[0], depth[1], depth.max()) == (1, 2, 12)
 

@@ -18,7 +18,7 @@ def test_bouchard_is_the_papers_formula():
     )
 
 
-def test_the_level_steps_by_the_share_of_its_number_of_updates():
+def test_the_step_of_alpha_depends_on_its_number_of_updates():
     candidates, _ = one_example(BOUCHARD)
     state = evaluate(BOUCHARD, candidates, np.array([[0.7]]), Conditions(n_updates=3)).state
     counts = np.where(candidates.label > 0, 1, candidates.importance)
@@ -29,14 +29,14 @@ def test_the_level_steps_by_the_share_of_its_number_of_updates():
 
 
 @pytest.mark.parametrize("size", [0.0, 1.0, 30.0, 1e4])
-def test_the_optimal_level_is_crossed_by_one_class_in_sum(size):
+def test_the_probabilities_above_the_optimal_alpha_sum_to_one(size):
     z, y = some_scores(k=50, size=size)
     alpha = BOUCHARD.optimal_state(z, np.eye(50)[y])
     with np.errstate(over="ignore"):
         np.testing.assert_allclose(reference.sigmoid(z - alpha).sum(axis=1), 1, atol=1e-11)
 
 
-def test_the_level_of_two_classes_is_their_mean():
+def test_the_optimal_alpha_of_two_classes_is_their_mean_score():
     z, y = some_scores(k=2)
     np.testing.assert_allclose(
         BOUCHARD.optimal_state(z, np.eye(2)[y])[:, 0], z.mean(axis=1), atol=1e-7
@@ -49,7 +49,7 @@ def test_with_one_class_bouchards_bound_is_exact():
     assert evaluate(BOUCHARD, candidates, alpha).loss == pytest.approx(0, abs=1e-12)
 
 
-def test_the_level_finds_its_place_from_two_draws_at_a_time():
+def test_alpha_converges_with_two_draws_per_step():
     rng = np.random.default_rng(8)
     z = rng.normal(0, 2, K)
     label = np.eye(K)[0]
@@ -65,7 +65,7 @@ def test_the_level_finds_its_place_from_two_draws_at_a_time():
     )
 
 
-def test_a_rare_class_of_great_weight_moves_the_level_by_its_logarithm():
+def test_a_rare_class_of_large_weight_moves_alpha_by_its_logarithm():
     """The weight of 10^5, once in as many updates, would throw a plain gradient step as far as
     that.
     """

@@ -72,7 +72,7 @@ def test_rows_that_do_not_fit_into_memory_are_an_error(write, what, little_memor
         read(write(TOO_LARGE[what]))
 
 
-def test_what_does_fit_is_read(write, little_memory):
+def test_data_that_fit_into_memory_are_read(write, little_memory):
     assert len(read(write("200 9 9\n" + "1 1:1\n" * 200))) == 200
     assert len(read(write("__label__a b\n" * 200))) == 200
     # one value, however often it is written
@@ -140,7 +140,7 @@ def test_headers_that_claim_what_is_not_there_are_an_error(write, shape, pack, n
         read(write(pack(npy_that_claims(shape)), name))
 
 
-def test_lines_have_an_end(write, monkeypatch):
+def test_lines_longer_than_the_limit_are_an_error(write, monkeypatch):
     for module in ("decompression", "read_ahead"):
         monkeypatch.setattr(f"embedx.text.{module}.BLOCK_BYTES", 7)
     monkeypatch.setattr(files, "MAX_LINE_BYTES", 100)
@@ -154,7 +154,7 @@ def test_lines_have_an_end(write, monkeypatch):
 
 
 @pytest.mark.parametrize("reading", [word_sets.read_pairs, word_sets.read_analogies])
-def test_word_sets_are_of_a_size_that_people_can_judge(tmp_path, monkeypatch, reading):
+def test_test_sets_of_words_larger_than_the_limit_are_an_error(tmp_path, monkeypatch, reading):
     (tmp_path / "set.txt.gz").write_bytes(gzip.compress(b"tiger cat 7 8\ntiger hen 7 8\n" * 50))
     assert len(reading(tmp_path / "set.txt.gz")) == 100
     monkeypatch.setattr(word_sets, "MAX_BYTES", 1399)
@@ -165,7 +165,7 @@ def test_word_sets_are_of_a_size_that_people_can_judge(tmp_path, monkeypatch, re
 # ---- text
 
 
-def test_a_word_without_end_is_left_out_in_memory_of_its_own(tmp_path):
+def test_an_endless_word_is_left_out_in_bounded_memory(tmp_path):
     longest = b"x" * MAX_WORD_BYTES
     for block_bytes in (1 << 16, 3 << 20):
         scanner = Tokenizer(TextSettings())
@@ -180,7 +180,7 @@ def test_a_word_without_end_is_left_out_in_memory_of_its_own(tmp_path):
         assert len(scanner.table.letters) < 4 * MAX_WORD_BYTES
 
 
-def test_words_left_out_are_counted_even_from_the_cache(tmp_path):
+def test_words_left_out_are_reported_from_the_cache_too(tmp_path):
     (tmp_path / "corpus.txt").write_bytes(b"a b " + b"x" * (MAX_WORD_BYTES + 1))
     for _ in range(2):
         progress = Notes()
@@ -206,7 +206,7 @@ def test_words_left_out_are_counted_even_from_the_cache(tmp_path):
         "<a><b><c/>" + "<c/>" * 900,
     ],
 )
-def test_what_no_dump_has_is_an_error(tmp_path, monkeypatch, xml):
+def test_xml_that_no_dump_has_is_an_error(tmp_path, monkeypatch, xml):
     monkeypatch.setattr(wikipedia, "MAX_BYTES", 1000)
     data = f"<mediawiki>{xml}".encode()
     with pytest.raises(DumpError, match="1,000 bytes"):

@@ -90,7 +90,7 @@ def run(temporary, *words, **variables):
     return done
 
 
-def test_the_folder_of_kernels_alone_may_be_out_of_reach(temporary):
+def test_training_works_without_a_folder_for_kernels(temporary):
     (temporary.parent / "kernels").write_text("")
     code = "from embedx.kernels.compiled import KERNEL_FOLDER; print(KERNEL_FOLDER)"
     done = run(temporary, "-c", code, EMBEDX_CACHE_DIR=temporary.parent)
@@ -99,7 +99,7 @@ def test_the_folder_of_kernels_alone_may_be_out_of_reach(temporary):
     assert done.stdout.strip() == str(spare(temporary) / "kernels" / Path(KERNEL_FOLDER).name)
 
 
-def test_one_trains_without_a_home(temporary):
+def test_training_works_without_a_home_folder(temporary):
     """In plain Python, so that nothing is compiled for this test."""
     (temporary.parent / "corpus.txt").write_text("a b c d\n" * 10)
     small = [
@@ -307,9 +307,7 @@ def test_encoded_text_is_read_from_it_and_new_text_written_elsewhere(
 
     progress = Notes()
     assert cache.clear_caches(progress=progress) > 0
-    assert progress.notes == [
-        f"{read_only / 'tokens'}: corpora that stay, for it can only be read: 1"
-    ]
+    assert progress.notes == [f"{read_only / 'tokens'}: read-only, so its corpora are kept: 1"]
     assert len(cache.list_caches()) == 1
 
 
@@ -332,7 +330,7 @@ def test_kernels_are_read_from_all_folders_and_written_to_the_first(temporary, m
     assert sorted(Path(image).rglob("*")) == kept
 
 
-def test_kernels_of_another_kind_of_processor_are_not_taken_for_cached(temporary, monkeypatch):
+def test_kernels_of_another_cpu_do_not_count_as_cached(temporary, monkeypatch):
     def double(x):
         return x + x
 

@@ -11,7 +11,7 @@ from tests.support.notes import Notes
 from tests.support.refusals import refused_data
 
 
-def test_the_probabilities_that_scores_and_ranks_have_are_found_and_keep_the_order():
+def test_calibration_recovers_probabilities_and_keeps_the_order_of_labels():
     rng = np.random.default_rng(0)
     scores = -np.sort(-rng.normal(-1, 2, (4000, 8)), axis=1)
     truth = sigmoid(
@@ -38,7 +38,7 @@ def test_the_probabilities_that_scores_and_ranks_have_are_found_and_keep_the_ord
     ],
     ids=["no rows", "all alike and right", "no answers", "told apart by one label alone"],
 )
-def test_answers_from_which_little_can_be_learned_have_a_calibration_all_the_same(scores, is_right):
+def test_degenerate_answers_can_be_calibrated(scores, is_right):
     fitted = calibration.fit(scores, is_right)
     calibration.check({"calibration": fitted})
     p = calibration.probabilities(fitted, np.array([[2.0, 1.0], [0.0, 0.0]]))
@@ -57,7 +57,7 @@ def test_answers_from_which_little_can_be_learned_have_a_calibration_all_the_sam
         ("ova", {"loss": "squared-hinge"}, {"weights": "tree", "leaf_size": 5}, False, False),
     ],
 )
-def test_what_is_printed_as_a_probability_is_one(objective, options, settings, several, dense):
+def test_printed_probabilities_are_between_0_and_1(objective, options, settings, several, dense):
     data, test = (
         noisy(n, seed, dense=dense, several=several) for n, seed in ((4000, 0), (6000, 1))
     )
@@ -119,7 +119,7 @@ def test_a_calibration_is_kept_with_the_model_and_one_that_is_damaged_is_reporte
         classifier.load(tmp_path / "model")
 
 
-def test_a_likelihood_below_that_of_equal_probabilities_is_warned_of():
+def test_a_likelihood_below_uniform_gives_a_warning():
     progress = Notes()
     data, test = noisy(1500, 0, several=False), noisy(500, 1, several=False)
     for loss, is_warned in (("squared-hinge", True), ("logistic", False)):

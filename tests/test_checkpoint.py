@@ -142,7 +142,7 @@ def test_without_a_readable_checkpoint_nothing_is_resumed(tmp_path):
 
 
 @pytest.mark.parametrize("left", [[], ["run.partial"]])
-def test_a_run_killed_before_it_had_said_what_it_was_begins_anew(left, tmp_path):
+def test_a_run_killed_before_it_wrote_its_description_starts_again(left, tmp_path):
     folder = checkpoint.folder_of(tmp_path / "out")
     folder.mkdir()
     for name in left:
@@ -171,7 +171,7 @@ def test_a_run_killed_while_it_deletes_its_states_is_still_known(tmp_path, monke
 # ---- which run they are of
 
 
-def test_a_new_run_does_not_go_over_the_state_of_another(tmp_path):
+def test_a_new_run_does_not_overwrite_the_state_of_another(tmp_path):
     left_behind(tmp_path / "out")
     with refused(None, "resume", "overwrite", kind=DataError, file=tmp_path / "out.checkpoint"):
         Checkpoints(tmp_path / "out", asked(), False, Silent())
@@ -209,7 +209,7 @@ def test_a_run_of_another_version_is_refused(tmp_path):
         Checkpoints(tmp_path / "out", asked(resumes=True), False, Silent())
 
 
-def test_a_run_at_work_is_not_disturbed(tmp_path):
+def test_the_checkpoints_of_a_running_run_are_not_touched(tmp_path):
     writing = Checkpoints(tmp_path / "out", asked(), False, Silent())
     late = Checkpoints(tmp_path / "out", asked(), False, Silent())
     with writing.at_work():
@@ -246,7 +246,7 @@ def test_the_state_of_a_run_is_kept_until_the_data_of_its_successor_are_read(tmp
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_is_not_ours_stays(tmp_path):
+def test_files_that_embedx_did_not_write_are_kept(tmp_path):
     folder = tmp_path / "out.checkpoint"
     folder.mkdir()
     (folder / "mine").write_text("dear")
@@ -259,7 +259,7 @@ def test_what_is_not_ours_stays(tmp_path):
     assert (folder / "mine").exists()
 
 
-def test_resuming_what_is_not_there_is_one_line(tmp_path):
+def test_resuming_without_a_run_is_an_error_of_one_line(tmp_path):
     with refused(kind=DataError, file=tmp_path / "out"):
         checkpoint.requested(tmp_path / "out")
 
@@ -305,7 +305,7 @@ class Counting(Strategy):
 
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("tells", [True, False])
-def test_checkpoints_are_taken_between_chunks_and_training_goes_on(tmp_path, threads, tells):
+def test_checkpoints_are_written_while_training_continues(tmp_path, threads, tells):
     seen, epochs = [], []
 
     class Watching(Checkpoints):
@@ -381,9 +381,7 @@ def test_a_killed_run_resumes_to_the_very_model(run, home, two_topics, whole):
 
 
 @pytest.mark.parametrize("run", PREPARED)
-def test_what_is_made_before_training_is_the_same_when_a_killed_run_goes_on(
-    run, home, two_topics, whole
-):
+def test_a_killed_run_resumes_with_the_arrays_fitted_before_training(run, home, two_topics, whole):
     whole("train")  # the model that one of them starts from
     output = f"killed-{run}"
     code, printed = end_at_a_checkpoint(command_of(run, two_topics, output), home, signal.SIGKILL)
@@ -511,7 +509,7 @@ def test_a_model_that_cannot_be_written_is_saved_among_the_temporary_files(tmp_p
     ("error", "why"),
     [(OSError(28, "No space left on device"), "No space left"), (ValueError("odd"), "ValueError")],
 )
-def test_whatever_keeps_a_model_from_being_written_it_is_saved_elsewhere(
+def test_a_model_that_cannot_be_written_for_any_reason_is_saved_elsewhere(
     error, why, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
@@ -616,7 +614,7 @@ def test_a_checkpoint_that_was_moved_resumes_where_it_is(here, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["/", "loop"])
-def test_what_is_no_name_of_an_output_is_one_line(name, here):
+def test_invalid_names_of_an_output_get_one_line(name, here):
     os.symlink("loop", here / "loop")
     with pytest.raises(DataError):
         training.resume(Path(name))
@@ -624,7 +622,7 @@ def test_what_is_no_name_of_an_output_is_one_line(name, here):
         embedx.train([["a", "b"]], output=name)
 
 
-def test_names_of_a_run_come_back_as_bytes(here):
+def test_undecodable_file_names_of_a_run_are_restored_exactly(here):
     name = os.fsdecode(b"caf\xe9")
     left_behind(here / name, corpora=[name])
     arguments = checkpoint.requested(here / name).arguments
@@ -634,7 +632,7 @@ def test_names_of_a_run_come_back_as_bytes(here):
 
 @pytest.mark.parametrize(("encoding", "name"), [("ascii", "caf\udcc3\udca9"), ("utf-8", "café")])
 @pytest.mark.parametrize("written", ["café", "caf\udcc3\udca9"])
-def test_names_of_a_run_are_those_of_the_locale_that_resumes(
+def test_file_names_of_a_run_are_encoded_by_the_locale_that_resumes(
     tmp_path, monkeypatch, encoding, name, written
 ):
     folder = checkpoint.folder_of(tmp_path / "model")

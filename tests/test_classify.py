@@ -74,7 +74,7 @@ def test_every_objective_learns_with_every_sampler(objective):
 RATES = {"sgd": 0.5, "adagrad": 0.4, "mixture": 0.5, "rowwise-adagrad": 4.0}
 
 
-def test_every_optimiser_for_minibatches_has_a_rate_here():
+def test_every_minibatch_optimizer_has_a_default_rate_for_labels():
     kinds = "stateless", "per_coordinate", "per_row"
     offered = {
         optimizer.name
@@ -147,7 +147,7 @@ def test_examples_without_labels_are_passed_over(objective):
 
 
 @pytest.mark.parametrize("negatives", [5, 20])
-def test_noise_gives_the_frequencies_back_although_repeats_are_dropped(negatives):
+def test_free_scores_learn_the_frequencies_although_repeated_draws_count_once(negatives):
     """Without features that tell, the best that there is are the frequencies of the labels: theorem
     1 of Levy & Goldberg.
 
@@ -232,7 +232,7 @@ def test_the_optimum_is_sought_from_the_frequencies_if_wanted():
 
 
 @each(lambda o: "all" in o.samplers() and not o.uniforms_width)
-def test_drawing_every_row_is_having_every_row_compete(objective, monkeypatch):
+def test_drawing_all_rows_equals_the_sampler_all(objective, monkeypatch):
     """Two engines, and for the rows of sparse features three, come to the same parameters."""
     settings = objective.Settings(
         **{"negatives": TINY.n_labels} if "uniform" in objective.samplers() else {}
@@ -257,7 +257,7 @@ def test_drawing_every_row_is_having_every_row_compete(objective, monkeypatch):
                 )
 
 
-def test_one_compilation_serves_all_of_this():
+def test_all_objectives_share_one_compiled_kernel():
     for kernel in (sampled.train_chunk, tiles.train_columns):
         if hasattr(kernel, "overloads"):
             assert len(kernel.overloads) <= 1
@@ -267,7 +267,7 @@ def test_one_compilation_serves_all_of_this():
 
 
 @pytest.mark.parametrize("rule", ["first", "lowest-id"])
-def test_only_the_labels_that_the_rule_leaves_are_learned_and_tested(rule):
+def test_only_labels_kept_by_the_label_rule_are_trained_and_tested(rule):
     train_data, test_data = TOPICS
     choose = {"first": lambda row: row[0], "lowest-id": min}[rule]
     trained = run(REPRESENTATIVES["columns"], labels=rule, batch_size=10, epochs=4)
@@ -293,7 +293,7 @@ def test_one_label_at_each_visit_learns_all_of_them(objective, kind):
     assert trained.classifier.counts.sum() == len(data.labels.ids)
 
 
-def test_labels_that_training_never_saw_are_mistakes_or_left_out():
+def test_labels_not_in_training_count_as_mistakes_or_are_left_out():
     data = dataclasses.replace(TINY, labels=Labels.of_rows([[int(i > 20)] for i in range(40)]))
     # 2 and 5 have no row, 9 no name
     test = dataclasses.replace(TINY, labels=Labels.of_rows([[0], [9], [2, 1], [], [5]] * 8))
@@ -332,7 +332,7 @@ def watched(watch=None, progress=None, **options):
     )
 
 
-def test_what_watch_says_joins_the_history():
+def test_measures_of_the_watcher_are_recorded_in_the_history():
     trained = watched(
         lambda classifier, epoch, seconds: {
             "norm": float(np.linalg.norm(classifier.arrays["output"]))
@@ -346,7 +346,7 @@ def test_what_watch_says_joins_the_history():
     assert history[2]["norm"] == pytest.approx(np.linalg.norm(trained.classifier.arrays["output"]))
 
 
-def test_watching_does_not_change_what_is_learned():
+def test_validation_does_not_change_the_model():
     assert bytes_of(watched(epochs=2)) == bytes_of(watched(lambda *about: {}, epochs=2))
     # decay paid more often
     alone, watched_over = watched(epochs=2, l2=1e-2), watched(lambda *about: {}, epochs=2, l2=1e-2)
@@ -452,7 +452,7 @@ def test_ctrl_c_keeps_what_was_learned(way):
 @TURNS
 # of the matrix products, on the way to infinity
 @pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")
-def test_training_that_leaves_the_finite_numbers_says_so(objective, kind):
+def test_training_that_diverges_raises_an_error(objective, kind):
     with refused(None, "learning_rate", kind=DivergedError):
         run(objective, kind, optimizer="sgd", learning_rate=1e38, gradient_scale="sum", epochs=2)
 
@@ -461,7 +461,7 @@ def test_training_that_leaves_the_finite_numbers_says_so(objective, kind):
 
 
 @EACH
-def test_saved_and_loaded_it_says_the_same_and_probabilities_sum_to_one(objective, tmp_path):
+def test_a_loaded_model_predicts_the_same_and_probabilities_sum_to_one(objective, tmp_path):
     kind, scaling = (("sparse", "column-max"), ("hidden", "l2"))[
         list(OBJECTIVES.values()).index(objective) % 2
     ]
@@ -480,7 +480,7 @@ def test_saved_and_loaded_it_says_the_same_and_probabilities_sum_to_one(objectiv
 
 
 @pytest.mark.parametrize("kind", WAYS)
-def test_blocks_and_threads_change_nothing(kind, monkeypatch):
+def test_predictions_do_not_depend_on_blocks_and_threads(kind, monkeypatch):
     classifier = run(REPRESENTATIVES["columns"], kind, epochs=1).classifier
     features = DATA[kind][1].features
     whole = classifier.log_probability(classifier.scores(classifier.prepared(features)))
@@ -520,7 +520,7 @@ def test_no_score_of_a_squared_hinge_is_a_probability_above_one_and_higher_score
     np.testing.assert_allclose(ova.label_probability(np.array([-5.0, 5.0])), [0, 1], atol=1e-3)
 
 
-def test_labels_that_are_not_alone_get_a_probability_each_where_the_objective_has_one():
+def test_labels_have_independent_probabilities_if_the_objective_defines_them():
     rng = np.random.default_rng(0)
     features = csr_matrix(np.eye(4, dtype=np.float32)[rng.integers(0, 4, 800)])
     kind = features.indices
@@ -557,7 +557,7 @@ def test_the_loss_by_frequencies_alone_is_their_entropy_though_a_label_is_rare(n
     assert facts["baseline_loss"] == pytest.approx(n_terms * entropy, rel=1e-4)
 
 
-def test_rows_that_stand_for_others_are_of_each_label_in_proportion():
+def test_sampled_rows_have_the_labels_in_proportion():
     counts = np.array([5, 900, 0, 95] + [10] * 200)
     labels = Labels.single(np.repeat(np.arange(len(counts)), counts))
     order = np.random.default_rng(0).permutation(len(labels))

@@ -36,7 +36,7 @@ def settled(data, objective=SOFTMAX, **options):
     return resolved(ClassifySettings(**options), objective(objective.Settings()), data)
 
 
-def test_the_more_rows_the_fewer_passes():
+def test_more_rows_mean_fewer_epochs():
     epochs = [settled(rows(n)).epochs for n in (9, 10_000, 90_000, 4_000_000)]
     assert epochs == [
         settings.MAX_EPOCHS,
@@ -162,9 +162,7 @@ def test_an_objectives_own_settings_have_defaults_for_classification():
 @pytest.mark.parametrize(
     ("optimizer", "is_sparse"), [("adagrad", True), ("adagrad", False), ("rowwise-adagrad", False)]
 )
-def test_a_gradient_of_next_to_nothing_does_not_move_a_weight_as_far_as_any_other(
-    is_sparse, optimizer
-):
+def test_a_tiny_gradient_takes_a_short_step(is_sparse, optimizer):
     """Of forty labels thirty-seven never occur: all the gradient that they get is that of small
     probabilities.
     """

@@ -267,7 +267,7 @@ def test_a_fall_that_may_be_chance_is_shown_without_a_warning(place, capsys):
         ("--objective hs", "", ("start", "objective")),
     ],
 )
-def test_what_cannot_continue_is_said_in_a_line(place, first, then, settings):
+def test_models_that_cannot_continue_are_refused_in_one_line(place, first, then, settings):
     trained("--scaling", "none", *first.split())
     with refused(*settings):
         run("classify", "more.txt", "--start", "m", "--output", "n", *then.split())

@@ -83,7 +83,7 @@ def test_rows_without_labels_are_reported_and_count_in_no_measure(home):
 
 
 @pytest.mark.parametrize(("objective", "is_told"), [("margin", True), ("softmax", False)])
-def test_probabilities_that_are_none_are_distinguished(home, objective, is_told):
+def test_scores_that_are_no_probabilities_are_noted(home, objective, is_told):
     (home / "few.txt").write_text("1 0:1\n0 1:1\n1 0:2\n0 1:2\n" * 5)
     options = [
         "--objective",
@@ -99,6 +99,6 @@ def test_probabilities_that_are_none_are_distinguished(home, objective, is_told)
     predicted = run_command(home, "predict", f"few.{objective}.embedx", "few.txt")
     tested = run_command(home, "eval", f"few.{objective}.embedx", "--test", "few.txt")
     for done in (trained, predicted, tested):
-        note = "margin has no probabilities of its own; those shown are a softmax of its scores"
+        note = "margin defines no probabilities; those shown are a softmax of its scores"
         assert (note in done.stderr) == is_told, done.stderr
         assert "softmax of its scores" not in done.stdout

@@ -82,7 +82,7 @@ def test_a_second_process_compiles_nothing_and_reads_nothing(home, two_topics):
     ],
     ids=["help", "queries and exports", "names of sources"],
 )
-def test_what_is_light_imports_nothing_heavy(code, heavy):
+def test_commands_that_do_not_train_import_no_heavy_package(code, heavy):
     assert imported_by(code, heavy) == []
 
 
@@ -107,7 +107,7 @@ def test_training_on_a_local_file_imports_no_client_of_networks(home, two_topics
 
 
 @pytest.mark.parametrize("words", [["info", "model"], ["corpus", "list"]])
-def test_a_command_is_made_alone(words):
+def test_only_the_command_that_is_called_is_built(words):
     (command,) = _listed(application(words))
     assert command == " ".join(words[: command.count(" ") + 1])
 

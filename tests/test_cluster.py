@@ -206,7 +206,7 @@ def test_rows_are_merged_by_the_rule(name, is_alone):
     np.testing.assert_array_equal(table.rows[36:], before[0][36:])
 
 
-def test_a_feature_that_is_always_one_stays_so():
+def test_the_constant_column_of_biases_stays_1():
     table, rule = table_at_random("sgd")
     table.rows[:, DIM - 1] = 1
     merge = copy_of(table, rule, np.ones(N_ROWS, np.float32), a_partner(rule))
@@ -218,7 +218,7 @@ def test_a_feature_that_is_always_one_stays_so():
     assert (table.rows[:, DIM - 1] == 1).all()
 
 
-def test_a_partner_that_is_no_number_has_no_axes():
+def test_a_covariance_that_is_not_finite_has_no_principal_directions():
     table, rule = table_at_random("sgd")
     partner = a_partner(rule)
     partner.rows()[5] = np.nan
@@ -229,7 +229,7 @@ def test_a_partner_that_is_no_number_has_no_axes():
 
 
 @pytest.mark.parametrize("name", BY_MINIBATCH)
-def test_what_rounding_leaves_out_is_added_later(name):
+def test_rounding_errors_of_a_delta_are_sent_later(name):
     """After many merges of one worker the table in common is its own, though each addition is
     rounded.
     """
@@ -270,7 +270,7 @@ def two_workers(name="rowwise-adagrad", width=2):
     return kept, common, known, copies
 
 
-def test_a_worker_is_reported_what_others_changed_and_nothing_else():
+def test_a_worker_receives_only_the_changes_of_others():
     kept, _, (a, b), ((mine, _, copies), _) = two_workers()
     mine.rows[[4, 7], :DIM] += 1
     kept.add(a, copies.merge(kept.remote_delta(a), 1.0, 1.0))
@@ -282,7 +282,7 @@ def test_a_worker_is_reported_what_others_changed_and_nothing_else():
     assert kept.remote_delta(b)["rows"].row.tolist() == [7, 9]
 
 
-def test_copies_that_are_reported_everything_are_the_same():
+def test_replicas_that_received_all_changes_are_equal():
     kept, common, known, workers = two_workers()
     rng = np.random.default_rng(6)
     for _ in range(20):
@@ -378,7 +378,7 @@ def test_workers_train_every_chunk_of_every_pass_once(monkeypatch):
 
 
 @pytest.mark.parametrize(("method", "times"), [("train", (4, 9)), ("merge", (5,))])
-def test_what_a_lost_worker_had_not_merged_is_trained_by_another(monkeypatch, method, times):
+def test_ranges_of_a_lost_worker_are_trained_by_another(monkeypatch, method, times):
     inner, outcome, workers = run_on(monkeypatch, lost_at(method, *times))
     assert workers.n_lost == len(times)
     assert (inner.table.rows[:, 0] >= 3).all()
@@ -387,7 +387,7 @@ def test_what_a_lost_worker_had_not_merged_is_trained_by_another(monkeypatch, me
     assert outcome.tally.words == 3 * 230
 
 
-def test_the_rate_falls_on_from_range_to_range(monkeypatch):
+def test_the_learning_rate_falls_over_ranges(monkeypatch):
     rates, train = {}, Counting.train
     monkeypatch.setattr(
         Counting, "train", lambda self, *at: rates.__setitem__(at[2], at[3]) or train(self, *at)
@@ -398,7 +398,7 @@ def test_the_rate_falls_on_from_range_to_range(monkeypatch):
     )
 
 
-def test_threads_go_on_to_the_next_range():
+def test_threads_continue_with_the_next_range():
     """While one thread is busy with the last chunk of a range, the others train the
     range after it.
     """
@@ -429,7 +429,7 @@ def test_threads_go_on_to_the_next_range():
     assert inner.table.rows[:, 0].tolist() == [1.0] * 5 + [0.0] * 18
 
 
-def test_a_run_goes_on_from_a_checkpoint_of_what_is_in_common(monkeypatch):
+def test_a_run_resumes_from_a_checkpoint_of_the_server(monkeypatch):
     """Where workers begin, they are told everything, whatever was there before."""
     inner, _, _ = run_on(monkeypatch, epochs=1)
     snapshot = inner.state().snapshot()

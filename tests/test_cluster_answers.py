@@ -104,7 +104,7 @@ UNUSABLE = {
 
 
 @pytest.mark.parametrize("what", UNUSABLE)
-def test_a_worker_that_sends_what_does_not_fit_is_lost_and_changes_nothing(server, what):
+def test_a_worker_that_sends_an_invalid_answer_is_lost_and_changes_nothing(server, what):
     with pytest.raises(LostWorkerError):
         server.add(server, UNUSABLE[what](a_delta(server)))
     assert not server.parameters.tables["rows"].rows.any()
@@ -198,7 +198,7 @@ def test_auto_is_the_cluster_that_this_user_started(noted, monkeypatch):
     assert connection.address_of("10.0.0.3:6379") == "10.0.0.3:6379"
 
 
-def test_no_cluster_is_told_at_once(noted):
+def test_a_missing_cluster_is_reported_at_once(noted):
     noted.unlink()
     assert "ray start --head" in refused("auto").remedy
 
@@ -210,7 +210,7 @@ class TestPlacesThatOthersMayWriteTo:
         noted.chmod(mode)
         assert str(noted) in refused("auto").problem
 
-    def test_a_folder_of_all_needs_a_token(self, noted, monkeypatch):
+    def test_a_folder_that_others_can_write_needs_a_token(self, noted, monkeypatch):
         noted.parent.chmod(0o777)
         assert "RAY_AUTH_MODE=token" in spelled(refused("auto").remedy, in_python)
         monkeypatch.setenv("RAY_AUTH_MODE", "token")

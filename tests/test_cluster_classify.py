@@ -97,7 +97,7 @@ def test_labels_of_lost_workers_are_trained_by_others(method, cluster):
     assert_same_bytes(alone, together.classifier)
 
 
-def test_nobody_holds_more_than_it_needs(cluster):
+def test_workers_hold_only_the_parameters_they_need(cluster):
     """The run has no memory to train in, and workers have no weights of the labels that they have
     handed over.
     """
@@ -153,7 +153,7 @@ BY_EXAMPLES = {
 
 
 @pytest.mark.parametrize(("merge_every", "n_ranges"), [(100, 15), (7, 75), (None, 1)])
-def test_a_worker_merges_as_often_as_it_is_told_to(merge_every, n_ranges, cluster):
+def test_a_worker_merges_as_often_as_merge_every_says(merge_every, n_ranges, cluster):
     """After whole minibatches of 20 examples, though longer chunks are trained elsewhere."""
     nodes = cluster(merge_every=merge_every)
     _, trained = quality("ove", *digits(1500, 500), nodes, epochs=1)
@@ -162,7 +162,7 @@ def test_a_worker_merges_as_often_as_it_is_told_to(merge_every, n_ranges, cluste
 
 
 @pytest.mark.parametrize("name", BY_EXAMPLES)
-def test_examples_divided_over_workers_teach_as_much(name, cluster):
+def test_workers_on_parts_of_the_examples_learn_as_much(name, cluster):
     objective, made, options = BY_EXAMPLES[name]
     data, test = made()
     nodes = cluster(merge_every=100, distributed=InTurns)
@@ -262,7 +262,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("setting", REFUSED, ids=str)
-def test_what_workers_cannot_do_is_refused(setting, cluster):
+def test_settings_that_workers_do_not_support_are_refused(setting, cluster):
     objective, options = REFUSED[setting]
     data = digits(200, 50)[0] if "optimizer" in options else topics()
     with refused(setting.name, "cluster", kind=InapplicableError, value=setting.value):

@@ -199,7 +199,7 @@ def test_both_commands_take_a_cluster(cluster, here, capsys):
 # ---- what is refused, in one line
 
 
-def test_what_workers_cannot_do_is_refused(two_topics, cluster):
+def test_settings_that_workers_do_not_support_are_refused(two_topics, cluster):
     with refused("deterministic", "cluster", kind=InapplicableError):
         trained(two_topics, cluster, Watching(), deterministic=True)
     with refused("threads", value=64):

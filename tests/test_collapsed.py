@@ -48,7 +48,7 @@ def test_every_iteration_lowers_the_objective_and_is_reported(fitted):
     assert fitted.vectors.facts["epochs"] == 10
 
 
-def test_it_comes_close_to_the_best_that_any_model_could_do(two_topics, monkeypatch):
+def test_the_objective_comes_close_to_its_lower_bound(two_topics, monkeypatch):
     """Which is the entropy of targets given inputs: 16 words in 16 dimensions can have
     any score.
     """
@@ -66,7 +66,7 @@ def test_it_comes_close_to_the_best_that_any_model_could_do(two_topics, monkeypa
     assert entropies[0] < loss < entropies[0] + 2e-3
 
 
-def test_the_model_is_like_any_other(fitted, two_topics, tmp_path):
+def test_the_model_can_be_saved_and_queried(fitted, two_topics, tmp_path):
     loaded = embedx.load(fitted.vectors.save(str(tmp_path / "model")))
     np.testing.assert_array_equal(loaded.vectors, fitted.vectors.vectors)
     assert loaded.settings["count_passes"] == 5
@@ -110,7 +110,7 @@ def test_inputs_that_have_no_gradient_yet_keep_their_rate(two_topics):
     "objective",
     [name for name, objective in OBJECTIVES.items() if "search" in objective.samplers()],
 )
-def test_rows_that_are_found_will_do(two_topics, objective):
+def test_training_on_found_rows_lowers_the_objective(two_topics, objective):
     trained = fit(two_topics, objective=objective, scored_fraction=0.5)
     printed = [entry["loss"] for entry in trained.vectors.facts["history"]]
     assert all(a > b for a, b in itertools.pairwise(printed))
@@ -143,7 +143,7 @@ def test_the_part_held_out_is_reported(two_topics):
     assert trained.outcome.tally.pairs < 0.9 * fit(two_topics).outcome.tally.pairs
 
 
-def test_drawn_rows_know_nothing_of_the_part_held_out(two_topics, monkeypatch):
+def test_drawn_rows_do_not_depend_on_held_out_text(two_topics, monkeypatch):
     drawn_by, tail = [], collapsed.engine.Tail
     monkeypatch.setattr(
         collapsed.engine,

@@ -31,7 +31,7 @@ from tests.support.report_setup import Page
 # ---- what follows
 
 
-def test_scores_that_are_equal_but_for_rounding_lie_in_the_middle_of_an_axis():
+def test_equal_scores_lie_in_the_middle_of_an_axis():
     axis = charts.Axis("P@1", 1.0, 1.0 + 2**-52, 0, 100)
     assert axis(1.0) == 50
     assert "1.0" in [label for _, label in axis.ticks()]
@@ -87,7 +87,7 @@ def test_a_model_that_learned_nothing_and_a_single_seed_are_reported():
     assert ranking.best("log_likelihood") is None
 
 
-def test_none_is_best_among_scores_that_differ_less_than_their_seeds():
+def test_no_objective_is_best_if_scores_differ_less_than_between_seeds():
     ranking = ranked(
         run("ns", 1, -8.5, similarity=0.10),
         run("ns", 2, -8.5, similarity=0.298),
@@ -269,7 +269,7 @@ def small_text(two_topics, folder, **settings):
     )
 
 
-def test_runs_that_finish_diverge_and_crash_are_reported_and_none_is_made_twice(
+def test_finished_diverged_and_crashed_runs_are_reported_and_not_repeated(
     two_topics, tmp_path, monkeypatch
 ):
     data, settings = small_text(two_topics, tmp_path)
@@ -342,7 +342,7 @@ def test_objectives_are_named_in_one_string_and_the_outcome_prints_as_a_table(
     assert [first.split()[0], second.split()[0]] == ["ns", "hs"]
 
 
-def test_ctrl_c_ends_with_what_there_is(two_topics, tmp_path, monkeypatch):
+def test_ctrl_c_ends_a_comparison_with_the_finished_runs(two_topics, tmp_path, monkeypatch):
     data, settings = small_text(two_topics, tmp_path)
     records = iter([{"result": run("ns", 1, -2.0)["result"]}])
 
@@ -480,7 +480,7 @@ def test_analogies_are_not_for_a_recipe_of_labelled_data():
         comparison.data_of(["digits"], {}, CompareSettings(), analogies="x")
 
 
-def test_folders_and_names_that_are_none_are_reported(two_topics, tmp_path):
+def test_invalid_folders_and_names_are_refused(two_topics, tmp_path):
     data, settings = small_text(two_topics, tmp_path)
     (tmp_path / "file").write_text("x")
     with refused("objectives"):

@@ -104,7 +104,7 @@ assert taken(Points(np.array([1.5, 2]))) == 3.5
     ],
     ids=["missing", "changed"],
 )
-def test_a_numba_with_other_internals_compiles_kernels_in_its_own_way(place, change, why):
+def test_kernels_work_with_a_numba_of_other_internals(place, change, why):
     """And finds them again. Named tuples and parts of kernels work too."""
     (place / "small_kernels.py").write_text(change + KERNELS + POINTS)
     for expected in (0, 2):
@@ -127,7 +127,7 @@ def other_code(data):
     return data[:place] + bytes([data[place] ^ 0xFF]) + data[place + 1 :]
 
 
-def test_kernels_are_found_again(place):
+def test_a_second_process_loads_kernels_from_the_cache(place):
     assert used(place) == (0, [])
     assert used(place) == (2, [])
 

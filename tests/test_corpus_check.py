@@ -69,7 +69,7 @@ def test_composed_and_decomposed_letters_are_counted(text, composed, decomposed)
     ("text", "times"),
     [(b"one\rtwo words\rthree\n", 2), (b"one\r\ntwo words\r\n", 0), (b"one\ntwo\n", 0)],
 )
-def test_lines_that_end_by_cr_are_said(text, times):
+def test_line_ends_of_cr_alone_are_reported(text, times):
     assert findings(text, size=1)["carriage_returns"] == times
     assert (row_of(text, "line ends") is not None) is (times > 0)
 
@@ -176,7 +176,7 @@ def checked(corpus, tmp_path, name="ns", **options):
     )
 
 
-def test_a_check_says_what_training_will_take_and_leaves_it_the_encoded_text(two_topics, tmp_path):
+def test_a_check_reports_what_training_needs_and_keeps_the_encoded_text(two_topics, tmp_path):
     report = checked(two_topics, tmp_path, epochs=3)
     training = report["training"]
     assert training["words"] == 16
@@ -201,7 +201,9 @@ def test_a_check_says_what_training_will_take_and_leaves_it_the_encoded_text(two
     assert any("nothing is read" in note for note in notes.notes)
 
 
-def test_what_does_not_fit_is_reported_and_not_tried(two_topics, tmp_path, monkeypatch):
+def test_a_run_that_does_not_fit_into_memory_is_reported_and_not_started(
+    two_topics, tmp_path, monkeypatch
+):
     monkeypatch.setattr(memory, "available_memory", lambda: 1000)
     report = checked(two_topics, tmp_path)
     rows = dict(line.split("\t") for line in table(report).splitlines())

@@ -91,7 +91,7 @@ PAIRS = [*(("text", suffix) for suffix in PACKERS), *zip(FILES, itertools.cycle(
 
 
 @pytest.mark.parametrize(("kind", "suffix"), PAIRS)
-def test_every_reader_says_that_a_compressed_file_is_damaged(tmp_path, kind, suffix):
+def test_every_reader_reports_a_damaged_compressed_file(tmp_path, kind, suffix):
     content, reading = FILES[kind]
     path = tmp_path / f"train.{suffix}"
     packed = PACKERS[suffix](content)
@@ -131,7 +131,7 @@ def test_a_damaged_second_stream_is_not_taken_for_the_end(tmp_path, suffix):
         text_of(path)
 
 
-def test_frames_of_zstandard_that_are_to_be_skipped_are(tmp_path):
+def test_skippable_frames_of_zstandard_are_skipped(tmp_path):
     frame = PACKERS["zst"](b"some text ")
     skipped = b"\x50\x2a\x4d\x18" + struct.pack("<I", 4) + b"text"
     (tmp_path / "corpus.zst").write_bytes(skipped + frame + skipped + frame + skipped)

@@ -96,7 +96,7 @@ def test_classifiers_are_the_same_by_any_number_of_threads(name):
 @pytest.mark.parametrize(
     "name", [name for name in REPRESENTATIVES if OBJECTIVES[name].kind != "proximal"]
 )
-def test_classifiers_on_sparse_features(name, hidden):
+def test_classifiers_on_sparse_features_are_the_same_by_any_number_of_threads(name, hidden):
     by_threads(topics_run, name, batch_size=64, **({"hidden": hidden} if hidden else {}))
 
 
@@ -114,7 +114,7 @@ def test_classifiers_on_sparse_features(name, hidden):
         ("ldgs", {"hidden": 6, "rescore": False}),
     ],
 )
-def test_classifiers_in_other_ways(name, options):
+def test_classifiers_with_other_settings_are_the_same_by_any_number_of_threads(name, options):
     by_threads(topics_run, name, **options)
 
 
@@ -135,7 +135,7 @@ def test_validation_ends_a_run_at_the_same_time_by_any_number_of_threads():
 
 @pytest.mark.parametrize("run", [word_run, label_run])
 @pytest.mark.parametrize("name", ["ns", "ar", "softmax", "ldgs"])
-def test_runs_go_on_by_another_number_of_threads(run, name, stop_after):
+def test_runs_resume_with_another_number_of_threads(run, name, stop_after):
     assert_resumes(run, name, stop_after, 4, threads=(2, 4, 1), deterministic=True, epochs=3)
 
 

@@ -159,7 +159,7 @@ def is_nearest(model, data):
 
 @pytest.mark.parametrize("bias", ["none", "frequency"])
 @pytest.mark.parametrize("kind", ["dense", "hidden"])
-def test_a_model_predicts_the_nearest_labels_also_when_it_is_read_again(kind, bias, tmp_path):
+def test_a_loaded_model_predicts_the_nearest_labels(kind, bias, tmp_path):
     training, test = digits(400, 60) if kind == "dense" else TOPICS
     hidden = 12 if kind == "hidden" else None
     settings = ClassifySettings(score="euclidean", bias=bias, hidden=hidden, threads=1, epochs=5)
@@ -226,7 +226,7 @@ def test_a_classifier_of_scikit_learn_has_scores_by_distance(tmp_path):
         (PROXIMAL, {"hidden": 4}, []),
     ],
 )
-def test_what_has_no_distances_is_refused(objective, options, mentioned):
+def test_objectives_without_distances_are_refused(objective, options, mentioned):
     settings = ClassifySettings(score="euclidean", **options)
     with refused("score", *mentioned, value="euclidean"):
         train(TOPICS[0], objective(objective.Settings()), settings)
@@ -264,7 +264,7 @@ def test_other_commands_say_where_distances_are(place):
         assert "`embedx classify`" in ended.stderr
 
 
-def test_models_of_before_have_inner_products(place):
+def test_older_models_score_by_inner_products(place):
     options = ["--objective", "softmax", "--hidden", "4", "--threads", "1", "--output", "m"]
     run_command(place, "classify", "rows.txt", *options)
     change_score(place / "m", None)

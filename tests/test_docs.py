@@ -500,7 +500,7 @@ def assert_alike(line: str, shown: list[str], printed: str, place: Path) -> None
 
 
 @pytest.mark.parametrize("printed", ["b\t0.69\nc\t0.52\n", "b\t0.60\nd\t0.52\n", "b\t0.60\n"])
-def test_a_transcript_that_no_longer_holds_is_noticed(printed):
+def test_an_outdated_transcript_is_noticed(printed):
     shown = ["c\t0.55", "b\t0.60"]
     # in another order, decimals within the spread
     assert_alike("embedx nn model a", shown, "b\t0.61\nc\t0.52\n", Path())

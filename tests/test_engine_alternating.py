@@ -68,7 +68,7 @@ def clock(monkeypatch):
     return clock
 
 
-def test_columns_that_do_not_move_stay():
+def test_constant_columns_do_not_change():
     problem = Problem()
     problem.inputs[:, DIM - 1] = 1
     run = descent(problem)
@@ -122,7 +122,7 @@ class Stopping(Silent):
 
 @pytest.mark.parametrize("rows", [AllRows, best(5)], ids=["all", "found"])
 @pytest.mark.parametrize("at", [1, 2, 3, 5, 8])
-def test_an_interrupt_leaves_the_vectors_that_were_last_found_better(at, rows):
+def test_an_interrupt_leaves_the_vectors_of_the_last_better_step(at, rows):
     whole = descent(Problem(1, rows), rate=0.01, iterations=5)
     whole.run()
     known = [iteration.loss for iteration in whole.history]
@@ -136,14 +136,14 @@ def test_an_interrupt_leaves_the_vectors_that_were_last_found_better(at, rows):
 
 
 @pytest.mark.parametrize("at", [2, 3])
-def test_an_interrupted_step_that_was_never_found_better_is_taken_back(at):
+def test_an_interrupted_step_is_undone_if_it_was_not_yet_accepted(at):
     problem = Problem()
     start = problem.evaluate(NEITHER)[0]
     descent(problem, rate=1e4, progress=Stopping(at)).run()
     assert problem.evaluate(NEITHER)[0] == start
 
 
-def test_watching_takes_nothing_from_the_budget(clock):
+def test_the_time_of_the_watcher_is_not_part_of_the_budget(clock):
     lengths = []
     for seconds in (0, 100):
         run = descent(
@@ -157,7 +157,7 @@ def test_watching_takes_nothing_from_the_budget(clock):
     assert lengths[0] == lengths[1] > 5
 
 
-def test_a_budget_ends_the_run_and_lost_steps_are_taken_back(clock):
+def test_a_budget_ends_the_run_and_undoes_an_unfinished_step(clock):
     problem = Problem()
     run = descent(problem, iterations=None, budget=0.2)
     assert run.run().interrupted_by is None
@@ -175,7 +175,7 @@ def test_an_error_is_not_swallowed():
         descent(Problem(), progress=Stopping(3, ZeroDivisionError)).run()
 
 
-def test_where_nothing_lowers_the_objective_it_stops_and_says_so():
+def test_a_run_stops_with_a_note_if_no_step_lowers_the_objective():
     problem = Problem()
     problem.inputs[:] = problem.outputs[:] = 0  # a saddle point: neither table has a gradient
     progress = Stopping(-1)

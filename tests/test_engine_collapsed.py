@@ -39,7 +39,7 @@ def drawing(n_draws):
 
 
 @pytest.mark.parametrize(("threads", "block", "number"), [(1, N, 0), (3, 7, 4)])
-def test_draws_stand_for_rows_that_are_neither_found_nor_targets(threads, block, number):
+def test_draws_represent_rows_that_are_neither_found_nor_targets(threads, block, number):
     tail = drawing(6)
     problem = Problem(threads, best(3, tail=tail), block, objective="ldgs")
     problem.rows.redraw(number)
@@ -82,14 +82,14 @@ def test_an_evaluation_leaves_nothing_behind(rows):
 
 
 @pytest.mark.parametrize("blocks", [1, 2])
-def test_an_index_that_is_looked_through_whole_finds_all_rows(blocks):
+def test_a_search_that_scores_all_rows_finds_all(blocks):
     problem = Problem(2, partial(engine.FoundRows, search=search_spec(blocks), seed=1), block=7)
     problem.assert_is_that_of()
     # scores in the index, of centres, exact; the gradient
     assert problem.evaluate(INPUTS)[2] >= 3 * N * N * DIM + N * 5 * DIM
 
 
-def test_an_index_finds_the_rows_that_matter_and_fewer_are_looked_at():
+def test_an_index_finds_the_best_rows_and_scores_fewer():
     some = search_spec(1, n_scored=8, min_coefficient=1e-2, max_gap=4.6)
     problem = Problem(2, partial(engine.FoundRows, search=some, seed=1))
     candidates, n_found, _ = problem.rows.find(problem.inputs)
@@ -130,7 +130,7 @@ def test_multiply_adds_are_those_of_the_products():
     assert problem.evaluate(NEITHER)[2] == searching + n_candidates * DIM
 
 
-def test_it_is_the_mean_loss_of_the_pairs_of_streaming(tmp_path):
+def test_the_collapsed_objective_is_the_mean_loss_of_streamed_pairs(tmp_path):
     """Under the exact softmax, every pair of the stream by itself."""
     setup = Setup(OBJECTIVES["softmax"](OBJECTIVES["softmax"].Settings()), sampler="all", bias=True)
     pairs = reference.pairs_of(setup.kept(), 0, setup.n_tokens)

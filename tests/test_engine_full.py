@@ -132,7 +132,7 @@ class Run:
 
 @pytest.mark.parametrize("positives", POSITIVES)
 @pytest.mark.parametrize(("kind", "optimizer"), EACH_KIND)
-def test_a_minibatch_does_what_the_formula_says(kind, optimizer, positives):
+def test_a_minibatch_takes_the_step_of_the_formula(kind, optimizer, positives):
     for batch in (1, 7):
         # whose memory fades for examples without labels
         problem = Problem(kind, optimizer, all_labelled=optimizer == "mixture")
@@ -143,14 +143,14 @@ def test_a_minibatch_does_what_the_formula_says(kind, optimizer, positives):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_accidental_hits_that_are_kept_and_the_sum_over_all_examples_without_bias(kind):
+def test_steps_with_kept_accidental_hits_summed_gradients_and_no_bias(kind):
     for positives in POSITIVES:
         run = Run(Problem(kind, bias=False), positives, keeps_accidental_hits=True, sum_over=12.0)
         run.assert_steps_as_the_reference(1, lr=0.01)
 
 
 @pytest.mark.parametrize(("kind", "optimizer"), EACH_KIND)
-def test_weight_decay_applied_late_is_weight_decay_at_every_step(kind, optimizer):
+def test_lazy_weight_decay_equals_weight_decay_at_every_step(kind, optimizer):
     for max_norm in (0.0, 0.9):
         problem = Problem(kind, optimizer, l2=0.3, max_norm=max_norm, all_labelled=True)
         Run(problem, batch=2).assert_steps_as_the_reference()
@@ -191,7 +191,7 @@ def trained_by_margin(kind, optimizer, sparse_gradient, **settings):
 @pytest.mark.parametrize("settings", [{}, {"l2": 0.3, "max_norm": 0.9}], ids=str)
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 @pytest.mark.parametrize("kind", ["dense", "hidden"])
-def test_rows_without_coefficients_may_be_left_alone(kind, optimizer, settings):
+def test_rows_without_coefficients_are_not_updated(kind, optimizer, settings):
     dense = trained_by_margin(kind, optimizer, sparse_gradient=False, **settings)
     for all_at_once, few in zip(
         dense, trained_by_margin(kind, optimizer, sparse_gradient=True, **settings), strict=True
@@ -200,13 +200,13 @@ def test_rows_without_coefficients_may_be_left_alone(kind, optimizer, settings):
 
 
 @pytest.mark.parametrize("kind", ["dense", "hidden"])
-def test_where_all_rows_move_after_all_none_is_left_alone(kind):
+def test_all_rows_are_updated_if_most_have_coefficients(kind):
     Run(Problem(kind), sparse_gradient=True).assert_steps_as_the_reference(1)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("positives", POSITIVES)
-def test_threads_agree(kind, positives):
+def test_steps_do_not_depend_on_the_number_of_threads(kind, positives):
     runs = []
     for threads in (1, 3):
         problem = Problem(kind, "adagrad", n=40, n_classes=150, l2=0.1)
@@ -237,7 +237,7 @@ def test_a_state_belongs_to_an_example_and_its_updates_are_counted():
         assert run.shared.state[:, 0].tolist() == [102, 6 + 1500, 102, 0]
 
 
-def test_one_label_of_an_example_stands_for_all_with_equal_chances():
+def test_one_label_of_an_example_is_drawn_uniformly():
     counts = np.zeros(9)
     for positives in POSITIVES:
         problem = Problem("dense", labels=[[5, 0, 3]] * 300, n=300)
@@ -298,7 +298,7 @@ def by_tiles(run, orders, lr, threads=1):
 @pytest.mark.parametrize(
     ("positives", "hits"), [("joint", False), ("joint", True), ("summed", True)]
 )
-def test_tile_by_tile_it_comes_to_the_same(positives, hits, optimizer, l2):
+def test_training_in_tiles_equals_training_on_whole_rows(positives, hits, optimizer, l2):
     for bias, batch, threads in ((True, 7, 1), (False, 1, 2)):
         problems = [
             Problem(
@@ -327,7 +327,7 @@ def test_tile_by_tile_it_comes_to_the_same(positives, hits, optimizer, l2):
         assert not tiled.outputs.rows[:, 70:].any()
 
 
-def test_one_signature_serves_them_all():
+def test_all_objectives_share_one_compiled_signature():
     for positives in ("joint", "summed"):
         by_tiles(
             Run(Problem("sparse"), positives, keeps_accidental_hits=True), [np.arange(12)], 0.1

@@ -144,7 +144,7 @@ def test_the_optimum_is_that_of_the_papers_loss(name):
 
 
 @pytest.mark.parametrize("objective", FULL_BATCH)
-def test_a_weight_counts_as_repetition(objective):
+def test_an_example_of_weight_2_equals_two_examples(objective):
     features, _ = points(n=20)
     rows = several(n=20)
     times = np.arange(20) % 3
@@ -158,7 +158,7 @@ def test_a_weight_counts_as_repetition(objective):
 
 
 @pytest.mark.parametrize("objective", FULL_BATCH)
-def test_blocks_do_not_show(objective, monkeypatch):
+def test_the_optimum_does_not_depend_on_blocks(objective, monkeypatch):
     features, _ = points()
     labels = Labels.of_rows(several())
     whole = fitted(features, labels, objective, max_iterations=5)
@@ -171,7 +171,7 @@ def test_blocks_do_not_show(objective, monkeypatch):
 
 
 @pytest.mark.parametrize("objective", FULL_BATCH)
-def test_the_gradient_is_the_slope_of_the_loss(objective, monkeypatch):
+def test_the_gradient_equals_finite_differences(objective, monkeypatch):
     """State is set to its optimum wherever scores are looked at, and the gradient need not know."""
     looked_at = []
 
@@ -213,7 +213,7 @@ def test_without_features_the_biases_are_the_frequencies(optimizer, sampler, ato
     np.testing.assert_allclose(p, counts / 60, atol=atol)
 
 
-def test_interrupted_it_keeps_the_last_iteration(monkeypatch):
+def test_an_interrupted_search_keeps_its_last_iteration(monkeypatch):
     features, y = points()
     calls = []
 
@@ -232,7 +232,7 @@ def test_interrupted_it_keeps_the_last_iteration(monkeypatch):
 
 
 @pytest.mark.parametrize("objective", ["implicit", "ar-probit"])
-def test_steps_of_their_own_and_random_losses_have_no_optimum_to_search(objective):
+def test_proximal_and_random_objectives_are_refused(objective):
     with pytest.raises(SettingError) as caught:
         fitted(*points(), objective)
     assert caught.value.setting in ("optimizer", "objective")

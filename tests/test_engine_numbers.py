@@ -65,7 +65,7 @@ def apply_lanes(x, lanes, numbers):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_vectors_do_in_each_lane_what_numpy_does(seed):
+def test_vector_operations_equal_numpy_in_each_lane(seed):
     x = aligned_zeros(3, simd.SIMD_WIDTH)
     x[:] = np.random.default_rng(seed).normal(size=x.shape) * 10
     x[0, seed : 16 - seed] = x[1, seed : 16 - seed]  # as large: not above
@@ -149,7 +149,7 @@ def test_random_bits_are_splitmix64():
     assert [int(random.bits(np.uint64(1234567), np.uint64(i))) for i in range(5)] == published
 
 
-def test_open_uniforms_touch_neither_end():
+def test_open_uniforms_exclude_0_and_1():
     @kernel
     def ends(n):
         least, most = np.float32(1), np.float32(0)
@@ -208,7 +208,7 @@ def test_draws_follow_the_weights():
 
 @pytest.mark.parametrize("weights", [[0.0, 0.0], [1.0, -1.0], [np.nan, 1.0]])
 def test_weights_that_are_no_distribution_are_refused(weights):
-    with pytest.raises(ValueError, match="finite and not negative"):
+    with pytest.raises(ValueError, match="weights"):
         alias_table(np.array(weights))
 
 
@@ -281,7 +281,7 @@ def test_lambert_w_in_float32():
 @pytest.mark.parametrize(
     ("dtype", "furthest", "exact"), [(np.float32, 1, 2e-6), (np.float64, 0.1, 1e-14)]
 )
-def test_lambert_w_is_moved_a_little_way_without_its_argument(dtype, furthest, exact):
+def test_lambert_w_at_a_shifted_exponent(dtype, furthest, exact):
     t = np.linspace(-60, 200, 4001)
     w = compiled(apply_lambert_w_exp, t)
     for shift in furthest * np.array([-1, -0.3, 1e-3, 0.5, 1]):
@@ -292,7 +292,7 @@ def test_lambert_w_is_moved_a_little_way_without_its_argument(dtype, furthest, e
 
 @pytest.mark.parametrize("evaluate", [compiled, plain])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_the_largest_of_many_is_found_and_not_a_number_is_not_lost(evaluate, dtype):
+def test_the_maximum_of_many_numbers_keeps_nan(evaluate, dtype):
     x = np.random.default_rng(5).normal(size=101).astype(dtype)
     assert evaluate(find_largest, x)[0] == x.max()
     x[40] = np.nan
@@ -313,7 +313,7 @@ def test_log_of_the_normal_distribution_function_and_its_slope(apply, truth, eva
 @pytest.mark.parametrize(
     ("apply", "truth"), [(apply_log_ndtr, special.log_ndtr), (apply_hazard, hazard)]
 )
-def test_the_same_in_float32(apply, truth):
+def test_the_normal_distribution_function_and_its_slope_in_float32(apply, truth):
     x = GAPS.astype(np.float32)
     exact = truth(x.astype(np.float64))
     got = compiled(apply, x)

@@ -155,7 +155,7 @@ def rows_table(problem):
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_minibatch_does_what_the_formula_says(kind, optimizer):
+def test_a_minibatch_takes_the_step_of_the_formula(kind, optimizer):
     for batch, bias in ((1, False), (7, True), (100, False)):
         Run(Problem(kind, optimizer, bias=bias), batch=batch).assert_steps_as_the_reference()
 
@@ -170,7 +170,7 @@ def test_distances_take_the_steps_of_their_gradients(kind, optimizer):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_labels_in_turn_see_the_steps_of_those_before_and_how_far_scores_move(kind):
+def test_proximal_lines_are_trained_in_turn_with_their_score_gains(kind):
     """By the squared length of the input."""
     for bias in (True, False):
         Run(
@@ -188,7 +188,7 @@ WAYS = itertools.product(
     ("sampling", "positives", "hits", "kind"),
     [(s, *p, KINDS[i % 3]) for i, (s, p) in enumerate(WAYS)],
 )
-def test_whatever_an_example_is_and_however_rows_are_drawn(sampling, positives, hits, kind):
+def test_steps_for_every_form_of_examples_and_draws(sampling, positives, hits, kind):
     how = {
         "positives": positives,
         "sampling": sampling,
@@ -206,7 +206,7 @@ TREE = Paths(  # nine ways through eight nodes
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_path_is_met_as_it_stands_in_the_tree(kind):
+def test_candidates_on_a_path_are_those_of_the_tree(kind):
     run = Run(Problem(kind), sampling=PATH, paths=TREE, batch=4, draws=1.0)
     run.assert_steps_as_the_reference(epochs=1)
     positive = [label for i in run.order for label in run.problem.labels[i]]
@@ -221,7 +221,7 @@ def test_a_path_is_met_as_it_stands_in_the_tree(kind):
 @pytest.mark.parametrize(
     ("kind", "by_distance"), [*((kind, False) for kind in KINDS), ("dense", True)]
 )
-def test_no_row_outgrows_its_norm(kind, by_distance):
+def test_no_row_exceeds_max_norm(kind, by_distance):
     run = Run(Problem(kind, max_norm=0.6, by_distance=by_distance), batch=3)
     # short enough to begin with: rows never met are never looked at
     for row in run.problem.true_outputs.w:
@@ -234,7 +234,7 @@ def test_no_row_outgrows_its_norm(kind, by_distance):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
-def test_weight_decay_applied_late_is_weight_decay_at_every_step(kind, optimizer):
+def test_lazy_weight_decay_equals_weight_decay_at_every_step(kind, optimizer):
     """Of every row, whether it was met or not; and of no bias."""
     for batch in (1, 5):
         problem = Problem(kind, optimizer, n_classes=40, l2=0.3)
@@ -269,7 +269,7 @@ def test_examples_without_labels_are_passed_over():
     assert (run.tables.outputs.rows == before).all()
 
 
-def test_keys_are_the_examples_numbers_and_updates_go_on_being_counted():
+def test_keys_are_example_numbers_and_updates_are_counted_over_epochs():
     """The probe adds 1 + 100 · n_updates to the state at each meeting."""
     problem = Problem("dense", labels=[[1], [2, 4, 6], [3]], n=3)
     for batch in (1, 3):
@@ -440,7 +440,7 @@ def test_rows_that_share_a_slot_of_the_memory_of_draws_are_distinguished():
     assert (run.workspace.n_candidates <= 5).all()
 
 
-def test_one_label_of_an_example_stands_for_all_with_equal_chances():
+def test_one_label_of_an_example_is_drawn_uniformly():
     for positives in ("single", "joint"):
         run, _ = draws([5, 0, 3], 6, 2, DISTINCT, positives=positives, one_label=True)
         assert (run.workspace.batch.label.sum(axis=1) == 1).all()
@@ -450,7 +450,7 @@ def test_one_label_of_an_example_stands_for_all_with_equal_chances():
         assert stats.chisquare(counts).pvalue > 1e-3
 
 
-def test_one_signature_serves_them_all():
+def test_all_objectives_share_one_compiled_signature():
     for kind in KINDS:
         Run(Problem(kind)).train(0, 4)
     if hasattr(sampled.train_chunk, "overloads"):

@@ -51,7 +51,7 @@ def test_each_form_trains_as_the_reference(form, name, settings, block_size):
 
 
 @pytest.mark.parametrize(("n_words", "block_size"), [(2, 5), (12, 0), (12, 64), (71, 1), (71, 17)])
-def test_the_turns_of_all_paths_to_the_centres_of_a_block_add_up(n_words, block_size):
+def test_the_bits_of_all_paths_to_the_centres_of_a_block_are_counted(n_words, block_size):
     """With 2 words all paths are one node; with 12 most nodes are shared, and with 71 some are."""
     assert_trains_as_the_reference(
         Setup(make("hs"), block_size=block_size, sampler="path", n_words=n_words)
@@ -78,9 +78,7 @@ def test_all_rows_are_candidates_however_many_there_are(name, form, n_words, blo
         ("bounded-adagrad", "unigram", {"double_sum": "proposed"}),
     ],
 )
-def test_a_proximal_step_is_held_where_it_would_move_the_scores_of_a_block_too_far(
-    optimizer, sampler, settings
-):
+def test_a_proximal_step_is_bounded_by_the_scores_of_its_block(optimizer, sampler, settings):
     held = Setup(
         make("implicit", **settings), block_size=5, sampler=sampler, optimizer=optimizer, bias=True
     )
@@ -94,7 +92,7 @@ def test_a_proximal_step_is_held_where_it_would_move_the_scores_of_a_block_too_f
 
 
 @pytest.mark.parametrize(("name", "sampler"), EVERY_WAY)
-def test_biases_move_and_the_ones_of_the_inputs_stay(name, sampler):
+def test_biases_are_trained_and_the_constant_inputs_are_not(name, sampler):
     dim = 16  # the biases open a vector register of their own
     setup = Setup(make(name), block_size=5, sampler=sampler, bias=True, dim=dim)
     before = setup.tables.outputs.rows[:, dim].copy()
@@ -114,13 +112,13 @@ ADAPTIVE = [
 
 
 @pytest.mark.parametrize(("optimizer", "name", "sampler"), ADAPTIVE)
-def test_a_row_moves_by_what_its_optimiser_saw_of_it_before(optimizer, name, sampler):
+def test_a_row_is_updated_with_its_optimizer_state(optimizer, name, sampler):
     setup = Setup(make(name), block_size=5, sampler=sampler, optimizer=optimizer, bias=True)
     assert_trains_as_the_reference(setup, lr=0.05)
 
 
 @pytest.mark.parametrize(("name", "sampler"), EVERY_WAY)
-def test_what_is_kept_of_a_row_lasts_from_chunk_to_chunk(name, sampler):
+def test_the_state_of_a_row_is_kept_over_chunks(name, sampler):
     """What is kept of the rows does; what is kept of a worker's last block does not: blocks are of
     all lengths here.
     """
@@ -154,7 +152,7 @@ def test_cbow_predicts_the_centre_by_the_mean_of_its_contexts(name, sampler):
 
 
 @pytest.mark.parametrize(("name", "sampler"), EVERY_WAY)
-def test_telling_an_objective_more_than_it_reads_changes_nothing(name, sampler):
+def test_arrays_that_an_objective_does_not_use_change_nothing(name, sampler):
     plain, shown = (
         Setup(make(name), block_size=5, sampler=sampler),
         Setup(make(name), block_size=5, sampler=sampler),

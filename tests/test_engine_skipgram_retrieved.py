@@ -116,7 +116,7 @@ class Retrieving(Setup):
         (64, 6, True, 0, "skipgram"),
     ],
 )
-def test_what_was_found_competes_and_draws_stand_for_the_rest(
+def test_found_rows_are_candidates_and_draws_represent_the_others(
     block_size, draws, bias, n_ngrams, architecture
 ):
     setup = Retrieving(block_size, draws, bias=bias, n_ngrams=n_ngrams, architecture=architecture)
@@ -143,7 +143,7 @@ def blocks_pairs(setup):
 
 
 @pytest.mark.parametrize("n_certain", [0, 1, 2, 4])
-def test_the_estimate_of_the_normaliser_is_unbiased_whatever_was_found(n_certain):
+def test_the_estimate_of_the_normaliser_is_unbiased_for_any_found_rows(n_certain):
     """Over all draws of two rows out of five, each with its probability."""
     q, z = np.array([0.1, 0.3, 0.2, 0.25, 0.15]), np.random.default_rng(1).normal(size=5)
     plan = Setup(Ldgs(Ldgs.Settings()), block_size=4, n_words=5).plan
@@ -179,7 +179,7 @@ def test_a_word_keeps_the_rows_of_the_highest_scores():
 
 
 @pytest.mark.parametrize("refresh", [1, 3, NEVER_AGAIN])
-def test_rows_are_sought_anew_after_so_many_uses(refresh):
+def test_rows_of_a_word_are_searched_again_after_refresh_uses(refresh):
     setup = Retrieving(known=False, refresh=refresh)
     setup.train(0, setup.n_tokens, lr=0.0)
     pairs, kept = blocks_pairs(setup)
@@ -190,7 +190,7 @@ def test_rows_are_sought_anew_after_so_many_uses(refresh):
     assert any(n > 3 for n in uses.values())
 
 
-def test_what_is_sought_anew_is_what_rows_have_become():
+def test_a_new_search_uses_the_current_rows():
     setup = Retrieving(known=False, refresh=1)
     setup.train(0, setup.n_tokens, lr=0.0)
     before = setup.found.rows.copy()

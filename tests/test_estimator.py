@@ -125,7 +125,7 @@ def test_the_settings_are_used_and_recorded(data):
     ],
     ids=str,
 )
-def test_the_optimum_is_sought_where_that_is_meant_and_data_are_not_too_large(
+def test_lbfgs_is_the_default_for_objectives_with_an_optimum_on_small_data(
     data, parameters, optimizer, monkeypatch
 ):
     if "n_jobs" in parameters:
@@ -146,13 +146,13 @@ def test_the_optimum_is_sought_where_that_is_meant_and_data_are_not_too_large(
     ],
     ids=str,
 )
-def test_parameters_that_cannot_be_are_refused_by_fit(data, parameters, setting, quoted):
+def test_invalid_parameters_are_refused_by_fit(data, parameters, setting, quoted):
     with refused(setting, quoting=quoted):
         SoftmaxClassifier(**parameters).fit(*data[:2])
 
 
-def test_a_search_that_ends_early_says_so(data):
-    with pytest.warns(ConvergenceWarning, match="lbfgs ended after 3 iterations"):
+def test_lbfgs_that_does_not_converge_gives_a_warning(data):
+    with pytest.warns(ConvergenceWarning, match="3 iterations"):
         fitted = SoftmaxClassifier(max_iterations=3).fit(*data[:2])
     assert fitted.n_iter_ == 3
 
@@ -312,9 +312,7 @@ def test_probabilities_of_all_classes_are_those_of_the_best(several, parameters)
 
 def test_rows_whose_label_is_empty_are_not_trained_on():
     X, y = np.eye(6)[[0, 1, 2, 0, 1, 2]], np.array(["a", "b", "", "a", "b", " "])
-    with pytest.warns(
-        UserWarning, match="2 of 6 training rows have no label and are not trained on"
-    ):
+    with pytest.warns(UserWarning, match="2 of 6"):
         fitted = SoftmaxClassifier().fit(X, y)
     assert fitted.classes_.tolist() == ["a", "b"]
     kept = [0, 1, 3, 4]
@@ -323,7 +321,7 @@ def test_rows_whose_label_is_empty_are_not_trained_on():
     )
 
 
-def test_the_users_data_stay_as_they_are(data):
+def test_the_data_of_the_user_are_not_changed(data):
     """Columns in disorder, twice and read-only are put in order in a copy."""
     y = data[1][:4]
     X = sparse.csr_matrix(
@@ -358,7 +356,7 @@ def tagged():
 
 
 @pytest.mark.parametrize("loss", ["logistic", "squared-hinge"])
-def test_labels_judged_by_themselves_are_those_above_a_half(tagged, loss):
+def test_independent_labels_are_predicted_above_one_half(tagged, loss):
     X, y = tagged
     fitted = SoftmaxClassifier("ova", loss=loss).fit(X, y)
     predicted = fitted.predict(X)
@@ -426,7 +424,7 @@ def test_partial_fit_keeps_what_the_optimiser_has_learned(data):
     assert np.abs(anew.coef_).max() == pytest.approx(0.1)
 
 
-def test_partial_fit_goes_on_from_the_optimum(data):
+def test_partial_fit_continues_from_the_optimum(data):
     X, y, *_ = data
     fitted = SoftmaxClassifier(learning_rate=1e-4)
     fitted.set_params(optimizer="lbfgs").fit(X, y)
@@ -436,16 +434,16 @@ def test_partial_fit_goes_on_from_the_optimum(data):
     assert not np.array_equal(fitted.coef_, before)
 
 
-def test_partial_fit_says_what_it_needs(data):
+def test_partial_fit_refuses_incomplete_or_changed_arguments(data):
     X, y, *_ = data
-    with pytest.raises(ValueError, match="the first call of partial_fit needs `classes`"):
+    with pytest.raises(ValueError, match="`classes`"):
         SoftmaxClassifier().partial_fit(X, y)
-    with pytest.raises(ValueError, match="optimizer='lbfgs' needs all data at once"):
+    with pytest.raises(ValueError, match="optimizer='lbfgs'"):
         SoftmaxClassifier(optimizer="lbfgs").partial_fit(X, y, classes=range(10))
     fitted = SoftmaxClassifier().partial_fit(X[y < 5], y[y < 5], classes=range(9))
-    with pytest.raises(ValueError, match=r"y has the label .*9.*, which is not among the classes"):
+    with pytest.raises(ValueError, match=r"\b9\b"):
         fitted.partial_fit(X, y)
-    with pytest.raises(ValueError, match="are not those of the first call"):
+    with pytest.raises(ValueError, match=r"classes=range\(0, 10\)"):
         fitted.partial_fit(X[y < 5], y[y < 5], classes=range(10))
 
 
@@ -595,7 +593,7 @@ def test_a_tree_finds_labels():
     assert np.take_along_axis(y, ids[:, :1], 1).mean() > 0.95
     with refused("weights", value="tree"):
         fitted.predict_proba(X)
-    with pytest.raises(AttributeError, match="in a tree, scores of labels"):
+    with pytest.raises(AttributeError, match="coef_"):
         _ = fitted.coef_
 
 
@@ -615,7 +613,7 @@ def test_few_weights_are_dense_unless_asked_otherwise(several):
 
 
 def test_partial_fit_does_not_begin_with_sparse_weights_nor_continue_a_tree(several):
-    with pytest.raises(ValueError, match="the first call of partial_fit trains dense weights"):
+    with pytest.raises(ValueError, match="weights='sparse'"):
         SoftmaxClassifier(**HINGE, weights="sparse").partial_fit(*several)
     with refused("start", "weights"):
         SoftmaxClassifier(**HINGE, weights="tree", leaf_size=2).fit(*several).partial_fit(*several)

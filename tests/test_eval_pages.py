@@ -289,7 +289,7 @@ def test_what_a_sentence_states_follows_from_the_records(name):
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
-def test_no_sentence_states_a_number_that_nothing_vouches_for(name):
+def test_every_number_in_a_sentence_is_checked(name):
     decimal = r"(?<![\w.])\d+(?:\.\d+)+(?:e[+-]?\d+)?(?![\w])"
     text = published(name)[2]
     tables = " ".join(
@@ -347,7 +347,7 @@ def run(tmp_path, monkeypatch):
     return go
 
 
-def test_a_run_measures_anew_and_resuming_measures_what_is_not_there(run, tmp_path):
+def test_a_run_measures_everything_and_resuming_only_what_is_missing(run, tmp_path):
     assert run("--only", "b") == ["b"]
     assert run("--resume") == ["a"]
     assert run("--resume") == []
@@ -396,14 +396,14 @@ def test_a_trial_run_never_writes_to_the_published_results(monkeypatch, tmp_path
         (["--publish"], "speed publishes nothing"),
     ],
 )
-def test_what_there_is_not_is_reported(run, capsys, words, printed):
+def test_unknown_experiments_and_parts_are_refused(run, capsys, words, printed):
     with pytest.raises(SystemExit):
         run(*words)
     assert printed in capsys.readouterr().err
 
 
 def test_a_report_without_records_is_refused(run):
-    with pytest.raises(SystemExit, match="no records there"):
+    with pytest.raises(SystemExit, match=r"\.jsonl"):
         run("--report-only")
 
 
@@ -420,7 +420,7 @@ def test_settings_are_the_experiments_the_trial_runs_or_what_was_typed(tmp_path)
 
 def test_a_peer_that_is_missing_ends_a_full_run_and_is_left_out_of_a_trial(tmp_path, capsys):
     made, _ = counting(tmp_path)
-    with pytest.raises(SystemExit, match="nobody is not installed"):
+    with pytest.raises(SystemExit, match="nobody"):
         Run(made, [], quick=False).need("nobody", "no-such-package")
     assert not Run(made, [], quick=True).need("nobody", "no-such-package")
     assert "left out" in capsys.readouterr().err

@@ -78,7 +78,7 @@ def test_the_tables_of_the_readme_are_made_from_the_records(file):
 
 @pytest.mark.parametrize(("below", "expected"), [(0.9, True), (1.1, False), (None, False)])
 @pytest.mark.parametrize("judged", speed.JUDGED)
-def test_as_good_is_what_no_interval_of_a_judged_test_denies(judged, below, expected):
+def test_models_count_as_equal_unless_a_confidence_interval_excludes_it(judged, below, expected):
     """Where one was not scored nothing is shown. That tables follow from records is tested with
     those that are published.
     """
@@ -178,7 +178,7 @@ def test_peers_train_at_each_rate_on_all_threads_and_at_the_best_one_on_fewer(tm
     assert speed.plot(run.records) is not None
     run = Run(experiment_called("speed"), ["peers", "fastText"], quick=False, peers=str(tmp_path))
     run.records = made_up(tmp_path / "raw", [])
-    with pytest.raises(SystemExit, match=r"fastText is not installed: build .*fastText/fasttext"):
+    with pytest.raises(SystemExit, match="fastText/fasttext"):
         list(speed.jobs(run))
 
 

@@ -166,7 +166,7 @@ def test_scores_that_are_no_numbers_come_last():
     assert values[1].tolist() == [-np.inf] * 3
 
 
-def test_only_what_can_be_measured_is_reported():
+def test_only_defined_measures_are_reported():
     metrics = LabelMetrics(2, ks=(1,))
     assert metrics.result().keys() == {
         "n",

@@ -74,7 +74,7 @@ def test_headings_quotation_marks_and_words_with_spaces(tmp_path):
         (word_sets.read_analogies, ": s\na,b,c\n", "set.txt:2", "1 words"),
     ],
 )
-def test_what_is_malformed_is_named(tmp_path, reader, content, place, quoted):
+def test_malformed_lines_of_test_sets_are_named(tmp_path, reader, content, place, quoted):
     (tmp_path / "set.txt").write_text(content)
     with refused_data(place, quoting=quoted):
         reader(tmp_path / "set.txt")
@@ -127,7 +127,7 @@ def test_rows_that_are_not_those_of_words_are_refused(tmp_path, which):
 # ---- several runs a side
 
 
-def test_sentences_say_what_the_interval_does():
+def test_sentences_agree_with_the_interval():
     far = word_report.ScoreDifference("pooled", "spearman", 0.02, (0.01, 0.03), 1800, (3, 3))
     assert (
         word_report.sentence(far, "AB")

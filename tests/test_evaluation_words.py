@@ -290,7 +290,7 @@ def test_a_vocabulary_that_lacks_most_words_is_pointed_out(tmp_path):
     assert "the score on wordsim353 rests on" in warning
 
 
-def test_nothing_to_score_is_said_not_a_crash(tmp_path):
+def test_a_test_set_without_known_words_is_reported(tmp_path):
     (tmp_path / "v").write_text("2 2\nfoo 1 2\nbar 3 4\n")
     report = words.evaluate([tmp_path / "v"], [tmp_path / "v"])
     assert [score["score"] for score in report.as_dict()["scores"]] == [None] * 8
@@ -302,7 +302,7 @@ def test_nothing_to_score_is_said_not_a_crash(tmp_path):
     assert " - " in report.table()
 
 
-def test_what_cannot_be_opened_is_named(tmp_path):
+def test_test_sets_that_cannot_be_opened_are_named(tmp_path):
     with refused_data("nowhere"):
         word_sets.read_pairs(tmp_path / "nowhere")
     with refused_data("a" * 300):
@@ -340,7 +340,7 @@ DOORS = {
 
 
 @pytest.mark.parametrize("door", DOORS.values(), ids=list(DOORS))
-def test_what_is_pickled_is_not_opened(door, tmp_path, monkeypatch):
+def test_pickled_vectors_are_not_opened(door, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("x.txt").write_text("1 2 0\n 0:1\n")
     Path("vectors.model").write_bytes(pickle.dumps(Payload()))

@@ -67,7 +67,7 @@ def test_a_row_of_weight_2_is_the_row_twice_in_steps_on_all_rows(objective, opti
 
 
 @pytest.mark.parametrize("objective", ["softmax", "ova", "ove"])
-def test_so_it_is_in_large_steps_of_matrix_products(objective):
+def test_a_row_of_weight_2_is_the_row_twice_in_steps_by_matrix_products(objective):
     x, y, weights = some_rows(n=420, n_features=40, n_labels=80)
     classifier = SoftmaxClassifier(objective, optimizer="sgd", sampler="all", **ALL_AT_ONCE)
     assert_weights_are_repetitions(classifier, x, y, weights)
@@ -75,7 +75,7 @@ def test_so_it_is_in_large_steps_of_matrix_products(objective):
 
 @pytest.mark.parametrize("hidden", [None, 4])
 @pytest.mark.parametrize("objective", ["softmax", "ova", "ove"])
-def test_so_it_is_with_sparse_features(objective, hidden):
+def test_a_row_of_weight_2_is_the_row_twice_with_sparse_features(objective, hidden):
     x, y, weights = some_rows()
     settings = {"optimizer": "adagrad", "sampler": "all", "hidden": hidden, **ALL_AT_ONCE}
     classifier = SoftmaxClassifier(objective, **settings)
@@ -83,7 +83,7 @@ def test_so_it_is_with_sparse_features(objective, hidden):
 
 
 @pytest.mark.parametrize("objective", ["softmax", "ova"])
-def test_so_it_is_at_the_optimum(objective):
+def test_a_row_of_weight_2_is_the_row_twice_at_the_optimum(objective):
     x, y, weights = some_rows()
     classifier = SoftmaxClassifier(objective, optimizer="lbfgs")
     assert_weights_are_repetitions(classifier, x, y, weights)
@@ -99,7 +99,9 @@ def fit_by_task(data, objective, **options):
 @pytest.mark.parametrize("optimizer", ["dcd", "adagrad"])
 @pytest.mark.parametrize("weights", ["sparse", "tree"])
 @pytest.mark.slow
-def test_so_it_nearly_is_where_labels_are_trained_one_after_another(weights, optimizer):
+def test_a_row_of_weight_2_is_about_the_row_twice_where_labels_are_trained_in_turn(
+    weights, optimizer
+):
     """The order of the rows is drawn, and plays little role after many epochs."""
     x, y, row_weights = some_rows()
     x = csr_matrix(np.abs(x))
@@ -178,7 +180,7 @@ def test_balanced_weights_find_more_of_a_rare_label(objective, optimizer):
 
 
 @pytest.mark.parametrize("weights", ["sparse", "tree"])
-def test_so_they_do_where_labels_are_trained_one_after_another(weights):
+def test_balanced_weights_find_more_of_a_rare_label_where_labels_are_trained_in_turn(weights):
     x, y = imbalanced()
     data = Labeled(csr_matrix(x), Labels.single(y), 4)
     options = {
@@ -235,7 +237,7 @@ def test_a_dict_has_the_weights_of_labels_by_name():
 @pytest.mark.parametrize(
     "class_weight", [{"spam": -1}, {"spam": "much"}, {"egg": 2}, {"ham": 0, "spam": 0}]
 )
-def test_what_is_no_weight_of_a_label_is_refused(class_weight):
+def test_invalid_class_weights_are_refused(class_weight):
     x, y, _ = some_rows(n_labels=2)
     classifier = SoftmaxClassifier(class_weight=class_weight)
     with pytest.raises(ValueError, match="class_weight"):

@@ -48,7 +48,7 @@ def test_exported_vectors_are_read_back_bit_for_bit(tmp_path, monkeypatch, forma
     assert [file.name for file in tmp_path.iterdir()] == [name]
 
 
-def test_the_suffix_reports_the_compression(tmp_path):
+def test_the_suffix_determines_the_compression(tmp_path):
     plain = export.export(toy(), "word2vec", tmp_path / "out").read_bytes()
     packed = export.export(toy(), "word2vec", tmp_path / "out.gz").read_bytes()
     assert gzip.decompress(packed) == plain
@@ -84,7 +84,7 @@ def test_white_space_in_words_is_replaced_unless_two_words_would_become_one(tmp_
         export.export(toy(["", "a"]), "word2vec", tmp_path / "other")
 
 
-def test_an_existing_file_stays_unless_reported_otherwise(tmp_path):
+def test_an_existing_file_is_kept_unless_overwrite_is_given(tmp_path):
     out = tmp_path / "out"
     out.write_text("years of work")
     with refused(None, "overwrite", kind=DataError, file=out, line=None):

@@ -75,7 +75,7 @@ def test_texts_like_those_of_training_keep_their_probabilities(model):
         "12345 67890",
     ],
 )
-def test_text_of_which_little_is_known_passes_no_threshold(model, text):
+def test_text_of_mostly_unknown_words_passes_no_threshold(model, text):
     assert first_probability(model, [text])[0] < 0.5
     assert model.predict_set([text], threshold=0.8).nnz == 0
 

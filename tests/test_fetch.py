@@ -97,7 +97,7 @@ def test_a_file_that_changes_meanwhile_is_fetched_from_its_beginning(site, recip
     assert fetch(recipe()).read_bytes() == OTHER
 
 
-def test_a_connection_that_never_brings_it_all_is_given_up_and_the_part_kept(site, recipe):
+def test_a_connection_that_keeps_failing_is_given_up_and_the_part_kept(site, recipe):
     site.missing_bytes, site.has_ranges = 10, False
     with refused(kind=DataError, file="mine", line=None) as raised:
         fetch(recipe())
@@ -191,7 +191,7 @@ def test_a_file_that_lies_elsewhere_is_found_too(site, recipe, tmp_path):
     assert (source.name, source.size) == ("mine", len(TEXT))
 
 
-def test_what_is_here_already_is_not_fetched(site, recipe, tmp_path):
+def test_files_that_exist_are_not_fetched(site, recipe, tmp_path):
     (tmp_path / "mine.txt").write_text("my own")
     assert fetch(recipe()).read_text() == "my own"
     assert site.asked == []
@@ -205,7 +205,7 @@ def test_two_processes_do_not_fetch_the_same_file(recipe):
             fetch(recipe())
 
 
-def test_what_cannot_be_fetched_says_why(site, tmp_path, recipe):
+def test_failed_downloads_report_the_reason(site, tmp_path, recipe):
     with refused(kind=DataError, file="nothing", line=None):
         fetch("nothing")
     with refused_data("bibtex", quoting=("http://manikvarma.org", "Bibtex/Bibtex_data.txt")):

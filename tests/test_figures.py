@@ -122,9 +122,9 @@ def test_two_sides_are_drawn_by_their_differences(rows, report, tmp_path):
     value = ax.containers[place].lines[0].get_xdata()[0]
     assert value == both.to_frame().set_index("metric").loc["accuracy", "difference"]
     assert str(both).splitlines()[0].split()[:2] == ["metric", "softmax"]
-    with refused("kind", kind=InapplicableError, quoting="one classifier alone"):
+    with refused("kind", kind=InapplicableError, value="confusion"):
         both.plot("confusion")
-    with refused("kind", kind=InapplicableError, quoting="two sides"):
+    with refused("kind", kind=InapplicableError, value="differences"):
         report.plot("differences")
 
 

@@ -75,14 +75,14 @@ def test_a_model_may_have_no_names(tmp_path):
     assert on_disk.read(saved(tmp_path / "m", names={}), CLASSIFIER).names == {}
 
 
-def test_a_model_of_another_task_is_distinguished(tmp_path):
+def test_a_model_of_another_task_is_refused(tmp_path):
     with refused_data("classifier/model.json", quoting=("'classification'", "`embedx train`")):
         model.load(saved(tmp_path / "classifier"))
     with refused_data("words/model.json", quoting=("'skipgram'", "`embedx classify`")):
         on_disk.read(word_vectors(tmp_path / "words"), CLASSIFIER)
 
 
-def test_what_is_no_model_folder_is_said_to_be_none(tmp_path):
+def test_a_folder_without_a_model_is_reported(tmp_path):
     (tmp_path / "file").write_text("2 2\n")
     (tmp_path / "empty").mkdir()
     for name in ("absent", "file", "empty"):
@@ -90,7 +90,7 @@ def test_what_is_no_model_folder_is_said_to_be_none(tmp_path):
             on_disk.read(tmp_path / name, CLASSIFIER)
 
 
-def test_the_task_of_a_folder(tmp_path):
+def test_a_model_folder_names_its_task(tmp_path):
     path = saved(tmp_path / "m")
     assert on_disk.task_of_model(path) == "classification"
     assert on_disk.task_of_model(word_vectors(tmp_path / "words")) == "skipgram"
@@ -132,15 +132,15 @@ def test_a_file_that_may_not_be_read_is_not_called_damaged(tmp_path, monkeypatch
 
 
 @pytest.mark.parametrize(
-    ("content", "complaint"),
+    ("content", "quoted"),
     [
-        ({"names": {"labels": (["a", "a"], None)}}, "labels: a name occurs twice"),
-        ({"names": {"labels": (["a"], COUNTS)}}, "argument 2 is longer"),
-        ({"arrays": {"output": np.array([None])}}, "output: arrays are plain numbers"),
+        ({"names": {"labels": (["a", "a"], None)}}, "labels"),
+        ({"names": {"labels": (["a"], COUNTS)}}, "argument 2"),
+        ({"arrays": {"output": np.array([None])}}, "output"),
     ],
 )
-def test_what_could_not_be_read_back_is_not_written(tmp_path, content, complaint):
-    with pytest.raises(ValueError, match=complaint):
+def test_contents_that_cannot_be_loaded_again_are_not_written(tmp_path, content, quoted):
+    with pytest.raises(ValueError, match=quoted):
         saved(tmp_path / "m", **content)
     assert not list(tmp_path.iterdir())
 
@@ -153,9 +153,9 @@ def test_words_come_with_a_row_each_and_by_falling_count(tmp_path):
         "settings": {},
         "facts": {},
     }
-    with pytest.raises(ValueError, match="each row of the input needs a word of its own"):
+    with pytest.raises(ValueError, match="input"):
         model.WordVectors(**contents | {"words": ["a"]}).save(tmp_path / "m")
-    with pytest.raises(ValueError, match="counts must not increase"):
+    with pytest.raises(ValueError, match="counts"):
         model.WordVectors(**contents | {"counts": np.array([1, 2])}).save(tmp_path / "m")
 
 

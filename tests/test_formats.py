@@ -209,7 +209,7 @@ def test_a_pipe_is_read_once(tmp_path):
         (b"100000000000 9\na \0", "vectors:1", "3,600.0 GB"),
     ],
 )
-def test_what_has_no_end_or_claims_too_much_is_an_error(
+def test_endless_lines_and_false_headers_are_an_error(
     tmp_path, monkeypatch, content, place, quoted
 ):
     monkeypatch.setattr(contract, "BLOCK_BYTES", 50)
@@ -265,7 +265,7 @@ def test_a_blank_in_a_name_of_a_binary_file_is_an_error(tmp_path, after_vector, 
     ],
     ids=["glove", "word2vec", "word2vec-binary"],
 )
-def test_words_in_latin_1_are_counted_and_said(tmp_path, content):
+def test_words_in_latin_1_are_counted_in_a_warning(tmp_path, content):
     file = tmp_path / "vectors.txt"
     file.write_bytes(content)
     progress = Notes()

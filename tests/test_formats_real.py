@@ -84,7 +84,7 @@ def test_what_is_written_is_read_back(tmp_path, monkeypatch, format, dtype, vect
     assert (loaded.counts is None) == (is_lines and format != "fasttext")
 
 
-def test_the_name_reports_the_format(tmp_path):
+def test_the_name_of_a_file_determines_its_format(tmp_path):
     for name, expected in {
         "a.vec": "word2vec",
         "a.txt.gz": "word2vec",
@@ -105,7 +105,7 @@ def test_the_name_reports_the_format(tmp_path):
     export.export(toy(), "glove", tmp_path / "a.xyz")
 
 
-def test_a_format_or_a_model_that_has_it_not_is_reported(tmp_path):
+def test_formats_that_do_not_support_a_model_or_dtype_are_refused(tmp_path):
     for format, setting, value, remedy in (
         ("word2vec-binary", "dtype", "float16", "word2vec, npz"),
         ("static-embedding", "dtype", "int8", "npz, safetensors, parquet"),
@@ -450,7 +450,7 @@ TWO = np.array(["a", "b"])
         ({"words": TWO.astype(object), "vectors": ONES}, "Object arrays cannot be loaded"),
     ],
 )
-def test_an_npz_that_cannot_be_is_reported(tmp_path, arrays, quoted):
+def test_an_invalid_npz_is_refused(tmp_path, arrays, quoted):
     with refused_data("a.npz", quoting=quoted):
         model.load(npz(tmp_path, **arrays))
 
@@ -494,7 +494,7 @@ WORD = {"dtype": "U8", "shape": [2], "data_offsets": [4, 6]}
         ),
     ],
 )
-def test_safetensors_that_cannot_be_are_reported(tmp_path, content, quoted):
+def test_invalid_safetensors_are_refused(tmp_path, content, quoted):
     (tmp_path / "a.safetensors").write_bytes(content)
     with refused_data("a.safetensors", quoting=quoted):
         model.load(tmp_path / "a.safetensors")
@@ -509,7 +509,7 @@ def test_a_format_that_is_read_at_many_places_has_to_be_a_plain_file(tmp_path):
         model.load(tmp_path / "a.npz.gz")
 
 
-def test_every_format_says_what_it_is():
+def test_every_format_describes_itself():
     assert [
         name
         for name, file_format in formats.FORMATS.items()

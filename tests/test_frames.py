@@ -94,6 +94,6 @@ def test_word_vectors_are_not_scored_beside_predictions_of_labels(model):
         embedx.evaluate(model, predictions="other.tsv")
 
 
-def test_what_is_no_model_has_no_curves():
-    with refused(kind=DataError, quoting="no trained model"):
+def test_curves_of_something_that_is_no_model_are_refused():
+    with refused(kind=DataError, file="str"):
         embedx.curves("model")

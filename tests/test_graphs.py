@@ -151,7 +151,9 @@ def test_edge_lists_are_read_and_what_is_left_out_is_counted(tmp_path, text):
         ("# nothing\n", False, None, "no edges"),
     ],
 )
-def test_what_is_no_edge_is_named_by_file_and_line(tmp_path, text, weighted, line, problem):
+def test_lines_that_are_no_edge_are_reported_by_file_and_line(
+    tmp_path, text, weighted, line, problem
+):
     file = tmp_path / "edges"
     file.write_text(text)
     with pytest.raises(DataError) as error:
@@ -219,7 +221,7 @@ def test_each_file_has_its_own_separator_and_heading(tmp_path):
         ("a,b\nb,c\nc,d,e\n", 3),
     ],
 )
-def test_what_is_no_list_of_edges_is_refused_with_its_line(tmp_path, text, line):
+def test_files_that_are_no_edge_list_are_refused_with_the_line(tmp_path, text, line):
     file = tmp_path / "edges"
     file.write_text(text)
     with refused_data(f"edges:{line}"):
@@ -494,7 +496,7 @@ def test_the_next_item_is_ranked_as_by_loops(tmp_path):
 
 
 @pytest.mark.parametrize("objective", ["ns", "hs"])
-def test_what_others_took_next_is_recommended_by_the_scores_of_eval(tmp_path, objective):
+def test_recommendations_use_the_scores_of_eval(tmp_path, objective):
     train = tmp_path / "train.txt"
     rng = np.random.default_rng(0)
     sessions = [[f"i{(k + d) % 9}" for d in range(4)] for k in rng.integers(0, 9, 300)]
@@ -681,7 +683,7 @@ def test_the_unit_of_times_can_be_given(tmp_path):
         ([0, 3600, 7200], None),  # no session of two items
     ],
 )
-def test_times_that_are_not_certain_are_no_sessions(tmp_path, times, line):
+def test_ambiguous_times_are_refused(tmp_path, times, line):
     table = tmp_path / "events.csv"
     table.write_text(events(times))
     with pytest.raises(DataError) as error:
@@ -712,7 +714,9 @@ def test_columns_have_numbers_where_there_is_no_heading(tmp_path, heading):
         ("user,item,time\n", "user,item,time", None, "no rows"),
     ],
 )
-def test_what_is_no_event_is_named_by_file_and_line(tmp_path, text, columns, line, problem):
+def test_rows_that_are_no_event_are_reported_by_file_and_line(
+    tmp_path, text, columns, line, problem
+):
     table = tmp_path / "orders.csv"
     table.write_text(text)
     with pytest.raises(DataError) as error:
@@ -807,7 +811,7 @@ def test_a_matrix_that_declares_more_than_its_file_holds_is_refused_at_once(tmp_
         ("gene|1 gene|2\n", ["gene|1", "gene|2"]),
     ],
 )
-def test_what_divides_all_first_lines_separates_nodes(tmp_path, text, names):
+def test_the_separator_of_nodes_divides_all_first_lines(tmp_path, text, names):
     (tmp_path / "edges").write_text(text)
     graph = read_graph([str(tmp_path / "edges")], GraphSettings(walks=1), Silent(), tmp_path, 1)
     assert sorted(graph.names) == names

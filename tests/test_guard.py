@@ -99,7 +99,7 @@ def walk(strategy, rate, epochs=1, shape="constant", progress=None, **options):
 @pytest.mark.parametrize(
     ("rate", "lowered"), [(1.9, []), (5.0, [0.5]), (500.0, [50.0, 0.5]), (3e4, [3e3, 30.0, 0.3])]
 )
-def test_a_rate_that_leads_away_is_lowered_until_it_does_not(rate, lowered, threads):
+def test_a_diverging_rate_is_lowered_until_the_run_converges(rate, lowered, threads):
     strategy, printed = Bowl(threads), Notes()
     outcome = walk(strategy, rate, progress=printed)
     assert outcome.lowered_rates == pytest.approx(lowered)
@@ -127,7 +127,7 @@ def test_without_a_guard_or_memory_for_a_copy_a_run_that_diverges_ends(is_guarde
     assert strategy.done.sum() == len(strategy.rates) == 10
 
 
-def test_a_rate_that_is_hopeless_ends_the_run_with_nothing():
+def test_a_rate_that_diverges_at_every_attempt_ends_the_run_without_a_model():
     strategy = Bowl()
     rates = "1e+09, 1e+08, 1e+06, 1e+04"
     with refused(None, "learning_rate", kind=DivergedError, quoting=("the loss", rates)):
@@ -135,7 +135,7 @@ def test_a_rate_that_is_hopeless_ends_the_run_with_nothing():
     assert {rate for _, rate in strategy.rates} == {1e9, 1e8, 1e6, 1e4}
 
 
-def test_a_run_whose_state_has_a_lock_is_looked_at_while_it_trains(monkeypatch):
+def test_a_state_with_a_lock_is_checked_during_training(monkeypatch):
     """The first chunk ends when the guard has looked twice, which would never come if that had to
     wait for it.
     """
@@ -168,7 +168,7 @@ def test_a_run_whose_state_has_a_lock_is_looked_at_while_it_trains(monkeypatch):
     assert [was_held for _, was_held in looks] == [True] * (guard.CHECKS_OF_RUN - 1) + [False]
 
 
-def test_a_run_goes_back_to_where_it_was_good():
+def test_a_diverged_run_is_rolled_back_to_its_last_good_state():
     """Looked at after every second of its 40 chunks, of which the ninth begins what goes wrong."""
     strategy, printed = Bowl(spoiled=9, most=0.05), Notes()
     outcome = walk(strategy, 0.1, progress=printed)
@@ -186,9 +186,7 @@ def test_a_run_goes_back_to_where_it_was_good():
 @pytest.mark.parametrize(
     ("spoil", "at"), [(lambda loss: 1e6, 10), (lambda loss: 1400.0, 15), (lambda loss: math.inf, 9)]
 )
-def test_a_loss_that_runs_away_is_noticed_within_an_interval_and_one_that_is_high_if_it_lasts(
-    spoil, at
-):
+def test_an_exploding_loss_is_noticed_within_an_interval_and_a_high_one_if_it_lasts(spoil, at):
     """The level is 96."""
     strategy = Bowl(spoiled=9, spoil=spoil, most=0.05)
     walk(strategy, 0.1)
@@ -196,12 +194,12 @@ def test_a_loss_that_runs_away_is_noticed_within_an_interval_and_one_that_is_hig
 
 
 @pytest.mark.parametrize("high", [150.0, 1400.0])
-def test_a_loss_that_is_high_for_a_while_is_none_of_its_business(high):
+def test_a_loss_that_is_high_for_a_short_time_is_tolerated(high):
     strategy = Bowl(spoiled=9, spoil=lambda loss: high if len(strategy.rates) < 14 else loss)
     assert not walk(strategy, 0.1).lowered_rates
 
 
-def test_a_draw_that_weighs_much_is_no_divergence():
+def test_a_draw_of_large_weight_is_no_divergence():
     strategy = Bowl(
         spoiled=0, spoil=lambda loss: loss * (2e3 if strategy.rates[-1][0] % 16 == 3 else 1)
     )
@@ -212,7 +210,7 @@ def test_a_draw_that_weighs_much_is_no_divergence():
     assert not outcome.lowered_rates
 
 
-def test_a_run_that_went_back_has_to_beat_the_baseline():
+def test_a_rolled_back_run_has_to_beat_the_baseline():
     """Which is 24: of a loss of 30, below the level of 96, a run that never diverged is
     believed.
     """
@@ -232,7 +230,7 @@ def test_a_run_that_went_back_has_to_beat_the_baseline():
     assert 0.9 <= outcome.epochs < 1  # where it was good
 
 
-def test_after_three_tries_a_run_ends_with_what_was_good():
+def test_after_three_rollbacks_a_run_ends_with_its_last_good_state():
     strategy, printed = Bowl(spoiled=9), Notes()
     outcome = walk(strategy, 0.1, progress=printed)
     assert strategy.w == pytest.approx(8 * 0.9**8)
@@ -248,7 +246,7 @@ def test_after_three_tries_a_run_ends_with_what_was_good():
         outcome.raise_reason()
 
 
-def test_parameters_that_run_away_are_noticed_though_the_loss_is_flat():
+def test_exploding_parameters_are_noticed_although_the_loss_is_flat():
     strategy = Bowl()
 
     def flat(worker, epoch, chunk, rate):
@@ -272,7 +270,7 @@ def test_an_epoch_that_diverged_is_not_reported():
     assert printed == [(0, 4000), (1, 4000), (2, 4000)]
 
 
-def test_a_time_budget_is_kept_by_a_run_that_goes_back(monkeypatch):
+def test_a_time_budget_is_kept_by_a_rolled_back_run(monkeypatch):
     now = [0.0]
     monkeypatch.setattr(
         trainer, "time", type("Clock", (), {"monotonic": staticmethod(lambda: now[0])})
@@ -293,7 +291,7 @@ def test_a_time_budget_is_kept_by_a_run_that_goes_back(monkeypatch):
     assert 90 <= outcome.tally.words / 100 < 100
 
 
-def test_ctrl_c_while_a_run_goes_back_leaves_it_there(monkeypatch):
+def test_ctrl_c_during_a_rollback_keeps_the_rolled_back_state(monkeypatch):
     restore, pressed = TrainState.restore, []
 
     def interrupted(self, snapshot):
@@ -314,7 +312,9 @@ def test_ctrl_c_while_a_run_goes_back_leaves_it_there(monkeypatch):
 # ---- little memory, and checkpoints
 
 
-def test_without_memory_a_run_goes_back_to_its_last_checkpoint(tmp_path, monkeypatch):
+def test_without_memory_for_a_copy_a_run_is_rolled_back_to_its_last_checkpoint(
+    tmp_path, monkeypatch
+):
     monkeypatch.setattr(guard, "available_memory", lambda: 0)
     strategy = Bowl(spoiled=9, most=0.05)
     checkpoints = checkpoints_of(tmp_path, Notes())
@@ -336,9 +336,7 @@ def test_without_memory_a_run_goes_back_to_its_last_checkpoint(tmp_path, monkeyp
 
 
 @pytest.mark.parametrize(("good_step", "restored"), [(9, 5), (10, 10), (4, 10)])
-def test_the_checkpoint_to_go_back_to_is_the_last_from_when_the_run_was_good(
-    tmp_path, good_step, restored
-):
+def test_a_rollback_uses_the_last_checkpoint_before_the_divergence(tmp_path, good_step, restored):
     """Or the last one where all are later."""
     state, kept = state_of({"trainer.next_step": 0})
     checkpoints = checkpoints_of(tmp_path, Notes())
@@ -359,9 +357,7 @@ def test_the_checkpoint_to_go_back_to_is_the_last_from_when_the_run_was_good(
     ("run", "name"),
     [(word_run, "margin"), (word_run, "ove"), (label_run, "softmax"), (label_run, "ove")],
 )
-def test_a_run_that_went_back_goes_on_from_a_snapshot_as_if_it_had_not_stopped(
-    run, name, stop_after
-):
+def test_a_rolled_back_run_resumes_from_a_snapshot_exactly(run, name, stop_after):
     options = {"learning_rate": 1e4, "epochs": 20}
     whole, there = run(name, **options)
     assert there.lowered_rates
@@ -378,7 +374,7 @@ def test_a_run_that_went_back_goes_on_from_a_snapshot_as_if_it_had_not_stopped(
 
 @pytest.mark.parametrize("name", REPRESENTATIVES)
 @pytest.mark.parametrize("run", [word_run, label_run])
-def test_looking_at_a_run_changes_nothing(run, name, monkeypatch):
+def test_the_guard_does_not_change_the_model(run, name, monkeypatch):
     """The losses that are measured before training leave no trace, and neither do pauses."""
     watched, _ = run(name)
     monkeypatch.setattr(Guard, "begin", lambda self, *others: setattr(self, "is_on", False))
@@ -450,7 +446,7 @@ def test_default_rates_raise_no_alarm(name, topics, digits):
 
 @pytest.mark.parametrize("name", REPRESENTATIVES)
 @pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")
-def test_back_at_the_start_a_run_is_one_that_never_diverged(name, topics, digits):
+def test_a_run_rolled_back_to_the_start_equals_one_at_the_lower_rate(name, topics, digits):
     """Nothing of what was tried before is left anywhere: the same rate gives the same bytes."""
     for run, data in (words_at, topics), (labels_at, digits):
         model, outcome, printed = run(name, data, 1e3)
@@ -502,9 +498,7 @@ def test_at_any_rate_a_model_is_better_than_one_without_inputs_or_the_run_says_t
     assert outcome.diverged is not None or has_no_scores or is_better(model, data)
 
 
-def test_a_run_that_went_back_has_to_make_heldout_text_likelier_than_word_frequencies(
-    topics, monkeypatch
-):
+def test_a_rolled_back_run_has_to_beat_the_unigram_baseline_on_held_out_text(topics, monkeypatch):
     metrics = {"log_likelihood": -5.0, "calibrated": -4.0, "unigram": -3.9}
     monkeypatch.setattr(skipgram.WordVectorsRun, "heldout_metrics", lambda self: metrics)
     vectors, outcome, _ = words_at("ove", topics, 1e3)
@@ -558,7 +552,7 @@ def spoiled(monkeypatch):
     monkeypatch.setattr(Guard, "_judge", lost)
 
 
-def test_the_command_saves_what_was_good_and_ends_with_code_3(tmp_path, two_topics, spoiled):
+def test_train_saves_the_last_good_state_and_ends_with_code_3(tmp_path, two_topics, spoiled):
     printed = io.StringIO()
     request = TrainRequest(
         corpora=[str(two_topics)],
@@ -582,7 +576,7 @@ def test_the_command_saves_what_was_good_and_ends_with_code_3(tmp_path, two_topi
     assert not (tmp_path / "out.checkpoint").exists()
 
 
-def test_classify_likewise(tmp_path, spoiled):
+def test_classify_saves_the_last_good_state_and_ends_with_code_3(tmp_path, spoiled):
     request = ClassifyRequest(
         train=["digits"],
         objective="softmax",

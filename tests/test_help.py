@@ -376,7 +376,7 @@ def test_an_unknown_command_suggests_the_near_one(run):
     assert done.stderr == "embedx: No such command 'trian'. Did you mean 'train'? see --help\n"
 
 
-def test_what_is_near_comes_before_the_remedy():
+def test_a_suggestion_comes_before_the_remedy():
     for typed in ("softmx", "Softmax", "--soft-max"):
         assert (
             near(typed, iter(["--buckets", "softmax", "ns"]), "see --help")
@@ -387,7 +387,7 @@ def test_what_is_near_comes_before_the_remedy():
 
 
 @pytest.mark.parametrize("words", [["-h"], ["corpus", "check", "-h"]], ids=" ".join)
-def test_h_shows_the_help(words, run):
+def test_the_option_h_shows_the_help(words, run):
     done = run(*words)
     assert done.returncode == 0
     assert done.stdout == run(*words[:-1], "--help").stdout

@@ -66,7 +66,7 @@ def test_sessions_have_defaults_of_their_own():
     assert text.origins == {}
 
 
-def test_what_is_given_comes_before_the_defaults_of_sessions():
+def test_given_settings_override_the_defaults_of_sessions():
     config = configure("ns", {**SESSIONS, "sample": 0.01})
     assert config.objective.name == "ns"
     assert config.vocabulary.sample == 0.01
@@ -167,7 +167,7 @@ def test_the_default_objective_follows_the_data_that_are_set_later(orders, tmp_p
     assert embedx.SkipGram().set_params(start=tmp_path / "ar").config.objective.name == "ar"
 
 
-def test_what_is_ranked_by_next_items_is_sessions(orders):
+def test_models_of_sessions_are_compared_by_next_items(orders):
     data = Text([str(orders)], {}, CompareSettings(), next_item=str(orders))
     assert data.request("ns").typed["format"] == "sessions"
     assert configure("ns", data.options).vocabulary.min_count == 1

@@ -82,7 +82,7 @@ def random_level(rng, first_node, n_features):
     return sparse_levels.level_of(np.array(first_node), tiles, bias, n_features), w
 
 
-def test_a_level_stands_by_feature():
+def test_a_level_stores_weights_by_feature():
     rng = np.random.default_rng(0)
     level, w = random_level(rng, [0, 9, 9, 14, 15], 20)  # one group is empty
     np.testing.assert_array_equal(dense_of(level, 20), w)
@@ -184,7 +184,7 @@ def test_clusters_of_vectors_that_are_all_alike_have_the_sizes_that_they_should(
 
 
 @pytest.mark.parametrize(("depth", "arity"), [(0, 2), (1, 2), (4, 4), (5, 4), (5, 64)])
-def test_a_plan_reaches_every_label_once(depth, arity):
+def test_a_tree_plan_has_every_label_once(depth, arity):
     n = 77
     edges = np.linspace(0, n, 2**depth + 1).astype(np.int64)
     plan = tree_plans.tree_plan(np.arange(n, dtype=np.int32), depth, edges, arity)
@@ -203,7 +203,7 @@ def test_a_plan_reaches_every_label_once(depth, arity):
 
 
 @pytest.mark.parametrize("stop_after", [0, 2, 9])
-def test_a_run_that_was_cut_short_goes_on_to_the_same_model(tmp_path, stop_after, monkeypatch):
+def test_an_interrupted_run_resumes_to_the_same_model(tmp_path, stop_after, monkeypatch):
     options = {"weights": "tree", "leaf_size": 8, "arity": 4, "trees": 2}
     data = topics()
     whole = trained(data, **options)
@@ -321,7 +321,7 @@ def hierarchical(data, hierarchy="clusters", start=None, **options):
 
 
 @pytest.mark.parametrize("is_dense", [False, True])
-def test_labels_with_similar_features_stand_together(is_dense):
+def test_labels_with_similar_features_are_adjacent(is_dense):
     data = two_kinds(is_dense)
     counts = np.bincount(data.labels.ids, minlength=12)
     # what all have in common tells nothing
@@ -351,7 +351,7 @@ def test_a_tree_of_clusters_is_kept_with_the_model(is_dense, hidden, tmp_path):
     assert loaded.evaluate(data)["p@1"] > 0.9
 
 
-def test_training_goes_on_in_the_same_tree():
+def test_continued_training_keeps_the_tree():
     data = two_kinds(is_dense=False)
     first = hierarchical(data)
     leaves = first.classifier.objective.tree.leaf_branch.copy()

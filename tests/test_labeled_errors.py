@@ -49,7 +49,7 @@ NOT_IN_RANGE = {"-1": 3, "3": 3, "99999999999999999999": 3, "0": 0}  # by number
 
 
 @pytest.mark.parametrize("word", NOT_A_FEATURE)
-def test_what_is_no_feature_is_shown(write, word):
+def test_invalid_features_are_quoted(write, word):
     text = f"2 3 2\n0 0:1\n1 2:1 {word} 1:1\n"
     assert_refused("train.txt:3", f'"{word}"', write(text))
 
@@ -120,7 +120,7 @@ def test_cut_off_files_are_named(write):
     assert_refused("x.npy", f"{NO_ARRAY} (", write(npy(np.eye(9))[:-8], "x.npy"))
 
 
-def test_arrays_that_are_no_features_say_so(write, tmp_path):
+def test_arrays_that_are_no_features_are_refused(write, tmp_path):
     vector, complex_numbers, objects = np.ones(3), np.ones((2, 2), complex), np.array([[None]])
     assert_refused("x.npy", "shape (3,) of float64", write(npy(vector), "x.npy"))
     assert_refused("x.npy", "shape (2, 2) of complex128", write(npy(complex_numbers), "x.npy"))
@@ -249,14 +249,14 @@ def test_sums_of_values_are_finite_too(write):
     assert_refused("x.npz", ("value 1", "float32"), write(twice, "x.npz"))
 
 
-def test_headers_that_python_cannot_parse_say_so(write):
+def test_unreadable_headers_are_refused(write):
     start = b"\x93NUMPY\x01\x00" + (9000).to_bytes(2, "little")
     assert_refused("x.npy", NO_ARRAY, write(start + b"(" * 9000, "x.npy"))
     assert_refused("x.npz", NO_SPARSE_MATRIX, write(b"PK\x03\x04" + bytes(100), "x.npz"))
 
 
 @pytest.mark.parametrize("digits", ["1" * 5000, "0" * 5000 + "1"])
-def test_numbers_that_python_does_not_read_say_so(write, digits):
+def test_unreadable_numbers_are_refused(write, digits):
     assert_refused("train.txt:1", "format", write(f"{digits} 3 2\n0 0:1\n"))
     x, y = write(npy(np.eye(1)), "x.npy"), write(f"{'1' * 5000}\n", "y.txt")
     assert_refused("y.txt", "too large", x, y)
@@ -281,7 +281,7 @@ def test_numbers_that_python_does_not_read_say_so(write, digits):
         ("y.txt", b"a\n\xff\nb\n", "y.txt:2", "UTF-8"),
     ],
 )
-def test_labels_that_do_not_fit_say_so(write, name, labels, place, quoting):
+def test_labels_that_do_not_fit_the_rows_are_refused(write, name, labels, place, quoting):
     assert_refused(place, quoting, write(npy(np.eye(3)), "x.npy"), write(labels, name))
 
 
@@ -301,7 +301,7 @@ def test_a_file_with_labels_takes_no_others(write):
         ("1 2\n2\n", ":0", 1, 'column 0 is ""'),
     ],
 )
-def test_splits_that_do_not_fit_say_so(write, split, column, line, quoting):
+def test_splits_that_do_not_fit_the_rows_are_refused(write, split, column, line, quoting):
     data = write("2 3 2\n0 0:1\n1 0:1\n")
     file = write(split, "split.txt")
     assert_refused(f"split.txt:{line}", quoting, f"{data}@{file}{column}")
@@ -316,11 +316,11 @@ def test_splits_that_do_not_fit_say_so(write, split, column, line, quoting):
         (NAMED_LIKE, "a 1:1\nb 0:1\n", "train.txt:2", ("feature id 0", "1 to 2147483646")),
     ],
 )
-def test_test_data_of_another_kind_say_so(write, like, text, place, quoting):
+def test_test_data_of_another_kind_are_refused(write, like, text, place, quoting):
     assert_refused(place, quoting, write(text), like=like)
 
 
-def test_arrays_of_another_width_say_so(write):
+def test_arrays_of_another_width_are_refused(write):
     wide = write(npy(np.eye(4)), "x.npy")
     assert_refused("x.npy", ("4 features", "training data have 3"), wide, like=SPARSE_LIKE)
     features = write(npy(np.eye(3)), "x.npy")

@@ -165,7 +165,7 @@ def test_a_file_that_does_not_go_with_the_first_is_named(tmp_path):
         read([str(tmp_path / "two.npy"), str(tmp_path / "three.npy")], str(tmp_path / "labels"))
 
 
-def test_what_is_read_by_itself_cannot_be_a_part(tmp_path):
+def test_recipes_and_splits_cannot_be_parts_of_data(tmp_path):
     [path] = written(tmp_path / "tickets", "csv", [TICKETS])
     split = tmp_path / "split"
     split.write_text("1\n2\n")

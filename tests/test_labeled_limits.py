@@ -24,7 +24,7 @@ def test_the_length_of_inputs_is_of_rows_that_have_any_features(form):
     )
 
 
-def test_what_training_data_fix_is_their_width(write):
+def test_the_training_data_determine_the_number_of_features(write):
     np.save(x := write("", "x.npy"), np.ones((3, 2), np.float32))
     np.save(y := write("", "y.npy"), np.array([0, 4, 1]))
     data = read_training(x, y)

@@ -120,7 +120,7 @@ def test_rows_to_predict_are_as_many_as_the_lines(write, monkeypatch, words, end
     assert len(read(write(text, "test.txt"), like=known)) == 4
 
 
-def test_what_a_header_does_not_count_is_no_row_to_predict(write):
+def test_lines_beyond_the_rows_of_the_header_are_not_predicted(write):
     known = read(write("1 3 2\n1 0:1\n")).schema
     assert len(read(write("2 3 2\n1 0:1\n\n\n\n", "test.txt"), like=known, keeps_empty=True)) == 2
 
@@ -329,7 +329,7 @@ def test_libsvm_without_labels_is_data_to_predict_but_not_to_train(write):
         ("3 2 9\n7 0:1\n7 1:1\n 0:1\n", ('"7"', "2 of 3 rows")),
     ],
 )
-def test_one_label_is_nothing_to_train_on(write, text, quoted):
+def test_a_single_label_is_refused(write, text, quoted):
     file = write(text)
     with refused_data("train.txt", quoting=quoted):
         read_training(file)

@@ -28,7 +28,7 @@ def as_lists(labels):
     return [labels[row].tolist() for row in range(len(labels))]
 
 
-def test_the_rules():
+def test_label_rules_choose_the_labels_they_describe():
     labels = Labels.of_rows(ROWS)
     assert as_lists(chosen_labels(labels, "first")) == [[], [4], [2], [], [], [9], []]
     assert as_lists(chosen_labels(labels, "lowest-id")) == [[], [1], [2], [], [], [0], []]
@@ -88,7 +88,7 @@ def test_columns_by_their_largest_absolute_value(form):
 
 
 @BOTH
-def test_nothing_is_done_to_features_as_they_are(form):
+def test_scaling_none_does_not_change_features(form):
     features = form(X)
     assert scaled(features, "none") is features
     before = dense(features).copy()

@@ -253,7 +253,7 @@ def test_columns_by_number_are_positions_in_a_file_without_a_heading(
     assert data.n_features == features
 
 
-def test_what_was_decided_about_the_heading_is_noted_and_kept_with_the_columns(write):
+def test_the_decision_about_a_heading_is_noted_and_saved(write):
     notes = Notes()
     data = read(
         write("0,5,1\n0,4,9\n1,9,8\n", "a.csv"),
@@ -349,7 +349,7 @@ def test_lists_in_cells_are_read_as_other_tools_write_them(write, cell, labels):
         "Counter({'a': 1})",
     ],
 )
-def test_what_looks_like_a_list_and_is_none_is_an_error_with_its_line(write, cell):
+def test_malformed_lists_in_cells_are_an_error_with_the_line(write, cell):
     with pytest.raises(DataError) as caught:
         read(write(table([{"text": "a", "label": "x"}, {"text": "b", "label": cell}]), "a.csv"))
     assert caught.value.line == 3
@@ -405,7 +405,7 @@ def test_a_model_reads_what_it_was_trained_on_and_plain_lines_and_other_columns_
         run("eval", "m", "--test", "few.csv")
 
 
-def test_text_stays_beside_numbers_that_are_named_and_unknown_labels_are_told(write):
+def test_text_is_kept_beside_named_numbers_and_unknown_labels_are_noted(write):
     known = read(
         write("label,text,price\nx,a b,1\ny,c,2\n", "a.csv"),
         table=TableSettings(feature_columns="price"),

@@ -62,7 +62,7 @@ def imported(path, known):
                 yield ".".join(inside)
 
 
-def test_everything_has_its_place():
+def test_every_module_belongs_to_a_layer():
     assert {name.split(".")[0] for name in modules()} - ABOVE_ALL <= set().union(*LAYERS)
 
 
@@ -118,7 +118,7 @@ def test_sources_that_kernels_depend_on_name_the_folder_of_compiled_kernels():
     assert n_names > 50
 
 
-def test_imports_go_down():
+def test_modules_import_only_from_lower_layers():
     known = modules()
     pairs = {
         (name, import_name)

@@ -131,7 +131,7 @@ def apply(pattern, how, parts):
 
 
 @pytest.mark.parametrize("name", PATTERNS)
-def test_no_pattern_looks_again_at_what_it_saw(name):
+def test_every_regular_expression_is_linear(name):
     module, _, short_name = name.rpartition(".")
     uses = set(re.findall(rf"\b{short_name}\.(\w+)\(", SOURCES[module]))
     for how in uses & {"match", "fullmatch"} or {"finditer"}:
@@ -179,7 +179,7 @@ def test_what_is_no_libsvm_line_is_refused_at_once(tmp_path, line):
 # ---- loops
 
 
-def test_empty_lines_are_not_copied_again_and_again(tmp_path, monkeypatch):
+def test_empty_lines_are_read_in_linear_time(tmp_path, monkeypatch):
     for module in ("decompression", "read_ahead"):
         monkeypatch.setattr(f"embedx.text.{module}.BLOCK_BYTES", 64)
 
@@ -194,7 +194,7 @@ def test_empty_lines_are_not_copied_again_and_again(tmp_path, monkeypatch):
     check_linear(work, 2000)
 
 
-def test_a_long_line_of_vectors_is_not_copied_again_and_again(monkeypatch):
+def test_a_long_line_of_vectors_is_read_in_linear_time(monkeypatch):
     monkeypatch.setattr(contract, "BLOCK_BYTES", 64)
 
     def work(n):
@@ -207,7 +207,7 @@ def test_a_long_line_of_vectors_is_not_copied_again_and_again(monkeypatch):
     check_linear(work, 2000)
 
 
-def test_the_end_of_a_word_is_not_sought_again_and_again(monkeypatch):
+def test_the_end_of_a_word_is_found_in_linear_time(monkeypatch):
     monkeypatch.setattr(contract, "BLOCK_BYTES", 64)
 
     def work(n):

@@ -36,14 +36,14 @@ def test_a_file_is_locked_as_a_folder_is(tmp_path):
     assert not locks.is_locked(part)
 
 
-def test_what_is_not_there_is_neither_locked_nor_made(tmp_path):
+def test_locking_a_missing_file_does_not_create_it(tmp_path):
     missing = tmp_path / "missing"
     assert locks.lock(missing, wait=False) is None
     assert not locks.is_locked(missing)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_that_is_at_work_is_not_taken_for_left(folder):
+def test_a_locked_folder_does_not_count_as_abandoned(folder):
     folder, held = locks.new_locked(lambda: folder)
     assert not locks.remove_if_left(folder)
     locks.unlock(held)

@@ -40,7 +40,7 @@ def group(folder, limit, usage, inactive=0):
         (folder / f"memory.{name}").write_text(f"{content}\n")
 
 
-def test_a_container_has_what_its_group_leaves(tmp_path):
+def test_the_memory_of_a_container_is_that_of_its_control_group(tmp_path):
     membership, groups = tmp_path / "cgroup", tmp_path / "groups"
     membership.write_text("5:cpu:/other\n0::/pod/job\n")
     group(groups / "pod" / "job", "max", 700)
@@ -181,7 +181,7 @@ def planned(monkeypatch, copied=(), *, available=3000, **arrays):
     return memory.plan_memory(needs, [needs[name] for name in copied])
 
 
-def test_what_is_needed_is_printed_or_refused(monkeypatch):
+def test_memory_needs_are_printed_or_refused(monkeypatch):
     notes = Notes()
     plan = planned(monkeypatch, available=3_000_000, vectors=2_500_000, threads=0, optimizer=40_000)
     plan.check("5 words", "lower --dim")
@@ -224,7 +224,7 @@ except SystemExit as end:
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the system does not report it")
-def test_what_is_printed_is_what_the_system_shows(two_topics, tmp_path):
+def test_printed_memory_needs_match_the_memory_used(two_topics, tmp_path):
     """The program aside, whose shared libraries are not counted."""
     shown = []
     corpus = tmp_path / "few.txt"
@@ -352,7 +352,7 @@ def test_the_model_is_reported_and_checkpoints_if_they_are_asked_for(tmp_path, m
     ]
 
 
-def test_states_that_are_there_need_no_more_room(tmp_path, monkeypatch):
+def test_existing_checkpoints_need_no_more_disk(tmp_path, monkeypatch):
     monkeypatch.setattr(disk, "free_disk", lambda folder: 10_000_000)
     before = checkpoints_of(tmp_path, Silent(), every=60.0)
     for _ in range(2):
@@ -389,9 +389,7 @@ def test_a_run_without_room_is_refused_before_it_trains(two_topics, tmp_path, mo
 @pytest.mark.parametrize(
     "options", [{}, {"subwords": "2-3", "buckets": 60}, {"heldout": 0.2, "bias": "frequency"}]
 )
-def test_what_is_reported_of_the_disk_is_what_is_written(
-    two_topics, tmp_path, monkeypatch, options
-):
+def test_the_reported_disk_need_is_the_size_written(two_topics, tmp_path, monkeypatch, options):
     sizes_shown = []
     monkeypatch.setattr(Checkpoints, "check_disk", lambda self, *sizes: sizes_shown.extend(sizes))
     trained, checkpoints = train(two_topics, tmp_path, dim=1000, **options)
@@ -405,6 +403,6 @@ def test_what_is_reported_of_the_disk_is_what_is_written(
     locks.unlock(checkpoints.lock)
 
 
-def test_free_room_is_that_of_the_folder_above_what_is_not_there_yet(tmp_path):
+def test_free_disk_of_a_new_folder_is_that_of_its_parent(tmp_path):
     assert abs(disk.free_disk(tmp_path / "not" / "there") - disk.free_disk(tmp_path)) < 1e9
     assert disk.free_disk(tmp_path) > 0

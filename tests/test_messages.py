@@ -11,7 +11,7 @@ from tests.support.messages import messages
 FILE = Path(__file__).with_name("messages.txt")
 
 
-def test_messages_read_as_in_the_file(request):
+def test_messages_are_those_of_the_golden_file(request):
     written = messages()
     if request.config.getoption("--write-messages"):
         FILE.write_text(written, "utf-8")
@@ -20,7 +20,7 @@ def test_messages_read_as_in_the_file(request):
     )
 
 
-def test_python_reads_no_option_of_the_command_line():
+def test_messages_in_python_name_no_command_line_option():
     """Settings are named by `Setting`; a command within backticks is one."""
     for part in re.split(r"^# ", FILE.read_text("utf-8"), flags=re.MULTILINE):
         if part.startswith("embedx/cli/"):

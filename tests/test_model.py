@@ -44,7 +44,7 @@ def save(folder, overwrite=False, **fields):
     return model.WordVectors(**fields).save(folder, overwrite)
 
 
-def test_what_was_saved_is_loaded(tmp_path):
+def test_a_saved_model_is_loaded_unchanged(tmp_path):
     fields = toy()
     folder = save(tmp_path / "deep" / "a.ns.embedx", **fields)
     loaded = model.load(folder)
@@ -75,7 +75,7 @@ def test_large_arrays_are_written_by_blocks(tmp_path, monkeypatch):
     )
 
 
-def test_any_word_survives(tmp_path):
+def test_any_word_is_saved_and_loaded(tmp_path):
     words = [
         "a\tb",
         "c\nd",
@@ -101,7 +101,7 @@ def test_counts_may_be_unknown_and_biases_alone_are_a_model(tmp_path):
     assert model.load(save(tmp_path / "n", **toy(n=3, dim=0))).vectors.shape == (3, 0)
 
 
-def test_a_query_with_an_unknown_word_is_reported_what_is_near(tmp_path):
+def test_a_query_with_an_unknown_word_suggests_similar_ones(tmp_path):
     fields = {**toy(n=4), "words": ["Paris", "colour", "walk", "zebra"]}
     vectors = model.load(save(tmp_path / "m", **fields))
     with refused(kind=UnknownWordError, quoting=("paris", "4 words", "Paris?")):
@@ -299,7 +299,7 @@ def killed_while_saving(folder, owner, step, number):
         ("Path", "unlink", 2, r"m\.replaced-[0-9a-f]{8}"),
     ],
 )
-def test_what_a_killed_process_leaves_is_deleted_by_the_next(tmp_path, owner, step, number, left):
+def test_files_of_a_killed_process_are_deleted_by_the_next_one(tmp_path, owner, step, number, left):
     folder = save(tmp_path / "m", **toy())
     (tmp_path / "m" / "vectors.txt").write_text("exported")
     killed_while_saving(folder, owner, step, number)
@@ -356,7 +356,7 @@ def test_a_folder_that_is_swept_before_it_is_locked_is_made_again(tmp_path, monk
     assert [path.name for path in tmp_path.iterdir()] == ["m"]
 
 
-def test_what_a_living_process_writes_is_not_swept(tmp_path, monkeypatch):
+def test_files_of_a_running_process_are_not_deleted(tmp_path, monkeypatch):
     written, within = on_disk.npy_blocks, []
 
     def write_while_another_saves(array):
@@ -380,7 +380,7 @@ def test_what_a_living_process_writes_is_not_swept(tmp_path, monkeypatch):
     assert [path.name for path in tmp_path.iterdir()] == ["m"]
 
 
-def test_what_cannot_be_saved_in_the_end_is_reported_before_training(tmp_path, monkeypatch):
+def test_models_that_cannot_be_saved_are_refused_before_training(tmp_path, monkeypatch):
     with refused(None, "output", kind=DataError, file=tmp_path / ("m" * 250)) as raised:
         check_output(tmp_path / ("m" * 250), overwrite=False)
     assert "File name too long" in raised.value.problem

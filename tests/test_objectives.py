@@ -188,7 +188,7 @@ def test_the_loss_is_the_papers_formula_however_many_rows_are_drawn(which, n_dra
     assert loss == pytest.approx(FORMULAS[which](candidates, y, n_draws), rel=1e-6)
 
 
-def test_ns_regularises_what_the_softmax_would_have_for_scores():
+def test_score_l2_penalises_the_softmax_scores_of_ns():
     """Bamler & Mandt 2020, eq. 6, with one negative and with several, and its gradient."""
     for negatives in (1, 5):
         objective = make("ns", negatives=negatives, score_l2=0.03)
@@ -207,7 +207,7 @@ def test_ns_regularises_what_the_softmax_would_have_for_scores():
         np.testing.assert_allclose(slopes[0], approx_fprime(candidates.z, exact, 1e-6), atol=1e-4)
 
 
-def test_ns_is_far_off_without_removing_the_noise():
+def test_log_probability_of_ns_needs_the_correction_for_noise():
     _, z = fitted(make("ns"), P, Q)
     assert np.abs(np.exp(z) / np.exp(z).sum() - P).max() > 0.05
 

@@ -106,13 +106,13 @@ NOTHING = {
 
 
 @pytest.mark.parametrize("which", NOTHING)
-def test_there_may_be_nothing_to_ask_for(which):
+def test_the_margin_loss_without_positives_or_negatives_is_zero(which):
     loss, c = run([3.0, 1.5, 9.0], *NOTHING[which])
     assert loss == 0
     assert not c.any()
 
 
-def test_an_example_counts_as_much_as_its_mean_positive():
+def test_the_loss_is_multiplied_by_the_mean_label():
     z, label, sample_count, positives, _ = example(9, 2, seed=2)
     loss, c = run(z, label, sample_count)
     label[positives] = 3, 5
@@ -121,5 +121,5 @@ def test_an_example_counts_as_much_as_its_mean_positive():
     np.testing.assert_allclose(more, 4 * c)
 
 
-def test_scores_that_are_lost_do_not_pass_for_a_loss_of_zero():
+def test_scores_that_are_nan_do_not_give_a_loss_of_zero():
     assert np.isnan(run(np.full(3, np.nan), [1, 0, 0], [0, 1, 1])[0])

@@ -78,7 +78,7 @@ def test_ar_is_algorithm_1(seed):
     np.testing.assert_allclose(slopes, gradient, atol=1e-12)
 
 
-def test_ar_by_utility_takes_the_same_local_step_and_pulls_the_same_rivals():
+def test_augment_utility_and_noise_have_the_same_local_step_and_gradients_of_negatives():
     z = scores(4)
     y = 1
     sampled = (0, 3, 5)
@@ -101,7 +101,7 @@ def test_ar_loss_is_the_papers_bound():
     assert -loss == pytest.approx(reference_state.augment_reduce_elbo(9.0, z, 2))
 
 
-def test_ar_forgets_what_was_there_before_the_first_update():
+def test_ar_ignores_the_state_before_the_first_update():
     z = scores(2)
     _, _, state = run(make("ar"), z, 0, np.ones(K), state=1234.0, n_updates=0)
     assert state[0] == pytest.approx(np.log(np.exp(z).sum()))
@@ -146,7 +146,7 @@ def test_the_complementary_sum_is_augment_and_reduce_that_forgets_all(seed):
 
 
 @pytest.mark.parametrize("threshold", [0.0, 1.0])
-def test_ar_never_believes_the_normaliser_far_below_what_it_saw(threshold):
+def test_ar_bounds_the_normaliser_by_the_scores_of_candidates(threshold):
     z = scores(3)
     _, slopes, state = run(
         make("ar", threshold=threshold), z, 0, sampled_weights((2, 4)), state=-50.0
@@ -187,7 +187,7 @@ def test_umax_starts_at_the_papers_log_k():
     assert state[0] == pytest.approx(np.log(K))
 
 
-def test_umax_does_not_step_up_past_what_its_draws_ask_for():
+def test_a_step_of_umax_upwards_ends_at_the_estimate_of_its_draws():
     z = np.zeros(K)
     _, _, state = run(make("umax"), z, 0, 1e5 * np.ones(K), state=2.0, n_updates=3, lr=1.0)
     assert state[0] == pytest.approx(np.log(1 + 5e5))
@@ -288,7 +288,7 @@ def gradient_at_the_end(double_sum, u, z, y, weights):
 
 
 @pytest.mark.parametrize("double_sum", ["raman", "proposed"])
-def test_implicit_step_is_the_gradient_at_its_own_end(double_sum):
+def test_an_implicit_step_is_the_gradient_at_its_end(double_sum):
     rng = np.random.default_rng(13)
     for gap in (-50, -1, 0, 5, 50, 500, 1e4):
         for drawn in (1, 4):
@@ -499,7 +499,7 @@ def test_ar_beyond_the_softmax_is_algorithm_2(name, law, entropy):
 
 
 @LAWS
-def test_the_law_of_the_utility_takes_the_same_local_step(name, law):
+def test_the_distribution_of_the_utility_takes_the_same_local_step(name, law):
     z, weights = scores(17), sampled_weights((0, 3, 5))
     at = {"n_updates": 3, "uniforms": (0.8, 0.15)}
     _, of_noise, noise = run(make(name, augment="noise"), z, 1, weights, state=(0.4, 0.2), **at)
@@ -569,7 +569,7 @@ def test_local_steps_climb_the_bound_entropy_included(name, law):
 
 
 @LAWS
-def test_a_single_heavy_draw_moves_a_law_by_one_at_most(name, law):
+def test_a_draw_of_large_weight_moves_the_location_by_at_most_1(name, law):
     z = np.array([0.0, 5.0, 0, 0, 0, 0])
     _, _, state = run(
         make(name), z, 0, np.full(K, 1e6), state=(0.0, 0.5), n_updates=1, uniforms=(0.9, 0.5)
@@ -583,7 +583,7 @@ def bend(f, x):
 
 
 @LAWS
-def test_the_first_law_curves_like_the_log_joint_where_that_peaks(name, law):
+def test_the_first_distribution_has_the_curvature_of_the_log_joint_at_its_mode(name, law):
     """With logistic noise where it would if all distribution functions were exponentials."""
     z, y = scores(20), 2
     rivals = np.delete(z, y)

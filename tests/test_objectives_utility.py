@@ -42,7 +42,7 @@ def test_many_classes_have_the_probabilities_of_each_by_itself(name, which, monk
 
 
 @pytest.mark.parametrize("name", LAWS)
-def test_rows_of_many_classes_do_not_mix(name):
+def test_rows_of_many_classes_are_independent(name):
     z = np.random.default_rng(2).normal(size=(2, 2, K)).astype(np.float32)
     z[1] *= 5
     whole = make(name).log_probability(z, np.zeros(K))

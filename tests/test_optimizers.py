@@ -88,19 +88,19 @@ def test_an_optimiser_is_found_for_the_commands_that_offer_it(name, command):
         assert f"`{name}`" not in optimizers.meanings(command)
 
 
-def test_an_optimiser_that_is_none_is_refused_with_those_that_are():
+def test_an_unknown_optimizer_is_refused_with_the_known_ones():
     with refused("optimizer", value="adam") as caught:
         find("adam", WORDS)
     assert caught.value.remedy.startswith("choose one of adagrad, rowwise-adagrad, ")
 
 
-def test_help_reports_the_rate_of_each():
+def test_help_shows_the_rate_of_each_optimizer():
     printed = optimizers.usual_rates(WORDS).split(", ")
     assert printed == [f"{OPTIMIZERS[name].rates[WORDS]:g} for {name}" for name in taken_by(WORDS)]
 
 
 @EACH
-def test_tables_have_room_for_what_their_optimiser_keeps_and_no_more(name):
+def test_tables_have_the_state_of_their_optimizer(name):
     for l2 in (0.0, 0.1):
         rule = update_rule(name, l2=l2)
         assert (rule.l2, rule.max_norm) == (l2, 0)
@@ -117,7 +117,7 @@ def test_tables_have_room_for_what_their_optimiser_keeps_and_no_more(name):
 
 
 @EACH
-def test_what_an_objective_is_reported_is_how_far_one_number_goes(name):
+def test_state_rate_is_the_size_of_the_first_step_of_a_coordinate(name):
     """A row whose first step is as long as the rate moves each number by as much divided by the
     root of their number.
     """
@@ -268,7 +268,7 @@ def test_single_numbers_of_a_row_move_by_the_formula(name):
 @pytest.mark.parametrize(
     "name", [name for name in MINIBATCH if not reference.NAIVE_OPTIMIZERS[name].decays_at_zero]
 )
-def test_no_gradient_moves_anything_further_than_the_rate_however_small_its_square(name, size):
+def test_a_step_is_at_most_the_rate_even_if_the_squared_gradient_underflows(name, size):
     """A softmax far from doubt asks for steps of 1e-25, whose squares are zero in float32."""
     rule = update_rule(name)
     table = new_table(1, DIM, rule)
@@ -306,7 +306,7 @@ def test_a_long_gradient_is_clipped_where_the_rate_does_not_adapt(
 
 
 @EACH
-def test_the_limit_that_an_optimiser_declares_is_what_its_sum_comes_to(name):
+def test_the_accumulator_of_bounded_adagrad_stops_at_its_limit(name):
     """Else a row would be taken for one whose rate still adapts."""
     rule = update_rule(name)
     table = new_table(1, DIM, rule)

@@ -51,7 +51,7 @@ from tests.support.refusals import refused_data, refused_on_command_line
         ("train x --workers 3 --cluster auto", {"workers": 3, "cluster": "auto"}),  # ours
     ],
 )
-def test_names_of_others_become_ours(typed, settings, asked):
+def test_option_names_of_other_programs_are_translated(typed, settings, asked):
     assert asked(*typed.split())[1] == settings
 
 
@@ -316,7 +316,7 @@ W, S = "word2vec -train x -output y", "supervised -input x -output y"
         ("nn x --dim 3", "No such option: --dim; see --help"),
     ],
 )
-def test_what_other_programs_have_and_we_do_not_gets_one_line(line, message):
+def test_unsupported_options_of_other_programs_get_one_line(line, message):
     with refused_on_command_line(f"^{re.escape(message)}"):
         run(*line.split())
 

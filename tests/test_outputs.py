@@ -247,7 +247,7 @@ def test_a_file_system_that_synchronises_no_folders_takes_files(
             atomic.write_text(tmp_path / "file", "text")
 
 
-def test_a_name_that_is_no_text_is_written_as_an_escape(tmp_path):
+def test_undecodable_file_names_are_written_as_escapes(tmp_path):
     atomic.write_text(tmp_path / "file", "a\udcff é")
     assert (tmp_path / "file").read_text("utf-8") == r"a\udcff é"
 

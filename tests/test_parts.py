@@ -10,7 +10,7 @@ from pathlib import Path
 FOLDER = Path(__file__).parent
 
 
-def test_parts_of_kernels_as_plain_python():
+def test_kernel_parts_run_as_plain_python():
     files = sorted(FOLDER.glob("test_*_parts.py"))
     assert files
     done = subprocess.run(

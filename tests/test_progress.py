@@ -75,7 +75,7 @@ def test_a_bar_is_one_line_that_fits_the_terminal(screen, clock, columns, line):
         assert screen.lines[0].startswith("training: 46M words in 0:37"[: columns - 1])
 
 
-def test_what_has_no_known_end_shows_how_much_is_done(screen, clock):
+def test_a_bar_without_a_total_shows_the_amount_done(screen, clock):
     with Reporter(screen) as reporter:
         reporter.start("reading", None, "B")
         draw(reporter, clock, 25_100_000)
@@ -173,7 +173,7 @@ def test_a_notebook_has_a_bar_of_80_columns_without_widgets(clock):
     assert notebook.lines == [""]
 
 
-def test_what_others_print_takes_the_place_of_the_bar(clock):
+def test_output_of_other_libraries_replaces_the_bar(clock):
     """Messages of loggers and warnings of Python, of which the reporter does not know."""
     screen = Screen()
 
@@ -208,7 +208,7 @@ def test_a_log_has_lines_and_no_bar(clock):
     ]
 
 
-def test_a_run_that_goes_on_reports_the_rate_of_its_own_part(tmp_path, clock):
+def test_a_resumed_run_reports_the_speed_of_its_own_part(tmp_path, clock):
     """90 of 100 words were done before; ten take five seconds, as many as five more will."""
     stream = io.StringIO()
     with Reporter(stream, tmp_path / "log") as reporter:

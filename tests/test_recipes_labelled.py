@@ -157,10 +157,10 @@ def test_another_size_than_the_recipe_says_is_refused(zoo, site):
     assert list(data_folder().rglob("*.*")) == []
 
 
-def test_what_is_not_checked_says_so(zoo, site, monkeypatch):
+def test_downloads_without_checksum_are_noted(zoo, site, monkeypatch):
     progress = Notes()
     fetch(zoo(), progress=progress)
-    assert any("neither encrypted nor checked" in note for note in progress.notes)
+    assert any("without encryption or checksum" in note for note in progress.notes)
 
 
 def test_a_member_that_leads_out_of_the_folder_is_not_unpacked(zoo, site, tmp_path):
@@ -272,7 +272,7 @@ def test_rows_by_number_are_trained_on_and_tested_by_one_name(here):
 
 
 @pytest.mark.parametrize("names", ["fish\nfowl\nfish\n", "fish\n", "0\tfish\n2\tfowl\n"])
-def test_names_of_labels_that_do_not_fit_are_left_out_and_said(zoo, here, names):
+def test_label_names_that_do_not_fit_are_left_out_with_a_warning(zoo, here, names):
     fetch(zoo())
     (data_folder() / "xmc-base/zoo/output-items.txt").write_text(names)
     done = run_command(here, "classify", "zoo", "--epochs", 1, "-o", "model")

@@ -55,7 +55,7 @@ def test_the_citation_is_of_this_version():
     assert len(citation["references"]) == 5
 
 
-def test_what_may_publish_is_pinned_by_commit():
+def test_actions_that_may_publish_are_pinned_by_commit():
     trusted = [job for job in JOBS.values() if "id-token" in job.get("permissions", {})]
     assert trusted
     for job in trusted:

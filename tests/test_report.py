@@ -353,7 +353,7 @@ def test_the_best_epoch_is_marked_and_in_words():
         assert (x, y) == chart["marks"][1][:2]
 
 
-def test_what_a_chart_cuts_off_is_said():
+def test_values_cut_off_a_chart_are_noted():
     curve = [(0, 0, 9.0), (5, 5, 3.0), (10, 10, 2.0)]
     cut = charts.curves_chart({"a": [curve]}, charts.EPOCHS, "loss", falls=True)
     assert cut["caption"] == "values at the beginning are above the chart, up to 9"
@@ -444,7 +444,7 @@ def test_the_page_of_a_classifier_on_test_data(tmp_path, write):
     assert {"60", "sport"} <= set(plain.cells)
 
 
-def test_what_is_found_on_test_data(tmp_path, write):
+def test_the_page_shows_results_on_test_data(tmp_path, write):
     classifier = load(label_folder(tmp_path / "model"))
     request = PageRequest(
         models=[tmp_path / "model"],
@@ -615,7 +615,7 @@ def two_models(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["nowhere", "file", ""])
-def test_what_is_no_model_has_no_page(two_models, name):
+def test_a_folder_that_is_no_model_has_no_page(two_models, name):
     with refused_data(str(two_models / name), quoting=("`embedx train`", "`embedx classify`")):
         report(two_models / name)
 

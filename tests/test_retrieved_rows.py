@@ -146,7 +146,7 @@ def test_the_same_seed_gives_the_same_rows():
     )
 
 
-def test_sparse_features_by_themselves_cannot_be_searched_by():
+def test_search_is_refused_for_sparse_features():
     data = problem("dense")
     sparse = Labeled(csr_matrix(data.features), data.labels, data.n_labels)
     with refused("sampler", "hidden", value="search"):
@@ -165,7 +165,7 @@ def test_sparse_features_by_themselves_cannot_be_searched_by():
 # ---- words
 
 
-def test_words_that_find_every_word_learn_what_the_exact_softmax_learns(two_topics, monkeypatch):
+def test_a_search_that_finds_every_word_trains_the_exact_softmax(two_topics, monkeypatch):
     options = {
         "dim": 8,
         "epochs": 2,
@@ -198,7 +198,7 @@ def test_words_learn_their_topic_from_what_they_find(two_topics, options):
     }
 
 
-def test_without_a_tail_what_is_not_found_is_never_pushed_down(two_topics, monkeypatch):
+def test_without_a_tail_rows_that_are_not_found_are_never_updated(two_topics, monkeypatch):
     """Once each word knows one rival, the biases of the exact softmax are out of reach without
     drawn rows.
     """
@@ -216,10 +216,10 @@ def test_without_a_tail_what_is_not_found_is_never_pushed_down(two_topics, monke
 
 
 @pytest.mark.parametrize("name", ["found", "refresh", "tail"])
-def test_labels_do_not_take_what_words_keep(name):
+def test_labels_do_not_take_the_search_settings_of_words(name):
     assert name in train_options()
     assert name not in classify_options()
-    with pytest.raises(TypeError, match=f"SoftmaxClassifier takes no {name}"):
+    with pytest.raises(TypeError, match=rf"\b{name}\b"):
         embedx.SoftmaxClassifier("ldgs", **{name: 3})
 
 
@@ -285,7 +285,7 @@ def test_predict_by_search_reports_its_recall(tmp_path, capsys):
     assert "150 of 300 labels are scored for each row, which finds" in printed.err
 
 
-def test_a_model_that_cannot_be_searched_says_so():
+def test_search_is_refused_for_models_that_do_not_support_it():
     tree = run(HierarchicalSoftmax, problem("dense"), epochs=1).classifier
     with refused("search", problem="hs does not rank labels by their scores alone"):
         tree.searched_top_k(problem("dense").features)

@@ -54,7 +54,7 @@ def test_series_and_missing_labels(texts):
     assert report["n_without_labels"] == 2
 
 
-def test_labels_that_the_model_has_not_are_mistakes(texts):
+def test_labels_unknown_to_the_model_are_mistakes(texts):
     model, _ = texts
     report = embedx.evaluate(model, TEXTS[:2], ["a", "new"])
     assert report["accuracy"] == 0.5

@@ -62,7 +62,7 @@ def test_a_sampler_keeps_its_contract(name, replacement, check):
     check(SAMPLERS[name], replacement)
 
 
-def test_all_rows_or_none_are_candidates_where_none_is_drawn():
+def test_samplers_that_do_not_draw_give_all_rows_or_none():
     for name, sampler in SAMPLERS.items():
         if sampler.candidates != "drawn":
             assert list(draw(prepared(name), 4)) == ([0, 1, 2, 3] if name == "all" else [])
@@ -99,7 +99,7 @@ def test_distinct_draws_end_when_there_are_no_more_rows():
     np.testing.assert_array_equal(log_expected(sampler, 3, [0], n_drawn=0, n_excluded=8), 0)
 
 
-def test_hundreds_of_distinct_draws_though_remainders_collide():
+def test_hundreds_of_draws_are_distinct_despite_collisions_in_the_filter():
     sampler = prepared("uniform", replacement=False, counts=np.ones(3000, dtype=np.int64))
     assert len(set(draw(sampler, 1500, avoided=range(100)))) == 1500
 
@@ -107,7 +107,7 @@ def test_hundreds_of_distinct_draws_though_remainders_collide():
 # ---- path
 
 
-def test_the_path_sampler_hands_the_tree_on():
+def test_the_path_sampler_passes_the_tree_to_the_kernel():
     data = prepared("path").data(0)
     np.testing.assert_array_equal(data.offsets, [0, 2, 3])
     np.testing.assert_array_equal(data.rows, [0, 1, 0])
@@ -140,7 +140,7 @@ def test_a_setting_of_another_sampler_is_refused():
         make("uniform", {"sampler_exponent": 1.0})
 
 
-def test_what_retrieves_rows_begins_with_what_draws():
+def test_a_search_has_a_sampler_that_draws_for_its_warm_up():
     sampler, warm_up = with_warm_up(
         "search", ["search", "unigram", "uniform"], {"sampler_exponent": 0.5}
     )

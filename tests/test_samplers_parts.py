@@ -22,7 +22,7 @@ def workspace_at(theta):
     return workspace
 
 
-def test_newtons_method_goes_up_from_where_its_steps_lead_down():
+def test_newtons_method_halves_steps_that_lower_the_objective():
     """From far away, where the sigmoid is flat and a step goes much too far."""
     x, y = clusters(300, 2, 3)
     features, pairs = features_of(x), pairs_of(np.arange(300), y, 2, np.full(300, 2))
@@ -120,7 +120,7 @@ def test_labels_that_are_all_alike_have_some_direction():
     ], "how many change sides"
 
 
-def test_what_is_drawn_at_all_is_one_or_more_of_its_draws():
+def test_the_probability_of_at_least_one_draw():
     noise = np.array([0.2, 0.5, 1e-9, 1])
     np.testing.assert_allclose(drawn_at_all(noise, 7), [1 - 0.8**7, 1 - 0.5**7, 7e-9, 1], rtol=1e-6)
 
@@ -162,7 +162,7 @@ def saved_sampler():
     return fitted, fresh
 
 
-def test_what_is_saved_is_restored():
+def test_a_saved_sampler_is_restored():
     fitted, fresh = saved_sampler()
     fresh.restore(fitted.arrays())
     for restored, saved in zip(fresh.tree, fitted.tree, strict=True):
@@ -179,7 +179,7 @@ def test_what_is_saved_is_restored():
         ("leaves", lambda a: a + 8 - a.max()),
     ],
 )
-def test_what_is_saved_and_does_not_fit_is_refused(name, damage):
+def test_saved_arrays_that_do_not_fit_are_refused(name, damage):
     fitted, fresh = saved_sampler()
     arrays = fitted.arrays()
     arrays[f"noise_{name}"] = damage(arrays[f"noise_{name}"])

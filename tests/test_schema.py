@@ -376,7 +376,7 @@ def test_a_tree_of_noise_that_does_not_fit_together_is_not_walked(tmp_path, leav
 
 
 @pytest.mark.parametrize("make", FOLDERS.values(), ids=list(FOLDERS))
-def test_whatever_is_changed_it_loads_or_gets_one_line(tmp_path, make):
+def test_any_damaged_byte_is_loaded_or_refused_in_one_line(tmp_path, make):
     rng = random.Random(1)
     path = make(tmp_path / "m")
     files = {file: file.read_bytes() for file in path.iterdir()}
@@ -437,7 +437,7 @@ def objects_in(value):
     ]
 
 
-def test_large_numbers_are_no_infinite_ones(monkeypatch):
+def test_large_numbers_do_not_count_as_infinite(monkeypatch):
     monkeypatch.setattr("embedx.storage.schema.BLOCK_FLOATS", 8)
     large = np.full((9, 2), 3e38, np.float32)
     assert first_not_finite(large) is None

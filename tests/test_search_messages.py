@@ -112,7 +112,7 @@ def test_the_kernel_passes_the_messages_of_algorithm_2(loss, rounds):
 
 
 @each_loss
-def test_one_block_is_the_search_itself(loss):
+def test_message_passing_in_one_block_equals_the_search(loss):
     """With B = 1 there is nothing to pass on: Algorithm 1."""
     table, h = problem()
     value, gradient = LOSSES[loss]((table @ h[0])[:N].astype(np.float64))

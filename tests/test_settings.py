@@ -57,7 +57,7 @@ LARGE = [2**31, 10**20, 10**5000]
 
 
 @pytest.mark.parametrize("field", FIELDS.values(), ids=list(FIELDS))
-def test_every_setting_refuses_what_is_no_value_of_its_type(field):
+def test_every_setting_refuses_values_of_other_types(field):
     for value in WRONG[kind_of(field)]:
         if value is not None or field.default is not None:
             with refused(field.name) as raised:
@@ -75,7 +75,7 @@ def test_every_whole_number_has_a_largest_one(field):
     for value in LARGE if field.name != "seed" else LARGE[1:]:
         with refused(field.name, value=value) as caught:
             check(field, value)
-        assert re.search(r"must be at most \d+$", str(caught.value))
+        assert re.search(r" \d+$", caught.value.problem)
         assert len(str(caught.value)) < 100
 
 
@@ -161,7 +161,7 @@ def test_a_long_message_keeps_its_beginning_and_its_end():
     assert str(EmbedxError("x" * MAX_CHARACTERS)) == "x" * MAX_CHARACTERS
 
 
-def test_a_word_of_the_users_is_shown_so(tmp_path):
+def test_text_of_the_user_is_quoted_with_escapes(tmp_path):
     (tmp_path / "train.txt").write_text("1 1 1\n0 a\u2028b:1\n0 " + "word" * 9999 + ":1\n")
     with refused_data("train.txt:2", quoting=r'"a\u2028b:1"'):
         read(str(tmp_path / "train.txt"))

@@ -27,7 +27,7 @@ from tests.support.refusals import refused
         ("mips", {"loss": "margin", "tail": True}, "tail", Setting("loss", "softmax")),
     ],
 )
-def test_of_words(objective, options, setting, need):
+def test_settings_of_words_without_effect_are_refused(objective, options, setting, need):
     with refused(setting, kind=InapplicableError) as caught:
         configure(objective, options)
     assert need in caught.value.problem
@@ -41,7 +41,7 @@ def test_of_words(objective, options, setting, need):
         ("ldgs", {"loss": "softmax", "smoothing": 3.0}, "smoothing", Setting("loss", "margin")),
     ],
 )
-def test_of_labels(objective, options, setting, need):
+def test_settings_of_labels_without_effect_are_refused(objective, options, setting, need):
     made = new_objective(OBJECTIVES[objective], options)
     with pytest.raises(SettingError) as caught:
         check_given(options, ClassifySettings(), made)
@@ -52,7 +52,7 @@ def test_of_labels(objective, options, setting, need):
 @pytest.mark.parametrize(
     "options", [{"rescore": False, "iterations": 7}, {"slack": 1.0}, {"smoothing": 3.0}]
 )
-def test_of_labels_what_has_an_effect_is_accepted(options):
+def test_settings_of_labels_with_an_effect_are_accepted(options):
     check_given(options, ClassifySettings(), new_objective(OBJECTIVES["ldgs"], options))
 
 

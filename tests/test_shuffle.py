@@ -51,7 +51,7 @@ def test_another_seed_shuffles_otherwise_and_the_same_one_alike(places):
     assert runs[0] == runs[1] != runs[2]
 
 
-def test_without_it_the_corpus_is_read_in_its_order(places):
+def test_without_shuffling_the_corpus_is_read_in_its_order(places):
     word_run("ns", epochs=3, shuffle=False)
     epochs = by_epoch(places)
     assert epochs[0] == epochs[1] == epochs[2] == sorted(epochs[0])

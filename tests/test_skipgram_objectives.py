@@ -138,7 +138,7 @@ def test_a_rate_that_suits_one_optimizer_is_not_used_with_another(two_topics):
 @pytest.mark.parametrize(
     ("objective", "first"), [("softmax", 1.0), ("ns", 0.0)], ids=["all rows", "drawn rows"]
 )
-def test_output_rows_that_every_block_moves_begin_with_a_gradient(objective, first):
+def test_rows_that_every_block_updates_get_an_initial_accumulator(objective, first):
     config = configure(objective, {"optimizer": "rowwise-adagrad", "dim": 3})
     tables = empty_tables(config.objective, config.settings, config.new_sampler(), 4)
     assert (tables.outputs.state == first).all()
@@ -197,7 +197,7 @@ def test_stable_objectives_stay_so_at_their_defaults_in_many_dimensions(two_topi
     assert np.abs(fitted.model.vectors).max() < 10
 
 
-def test_a_finite_loss_out_of_hand_is_a_run_that_diverged(two_topics):
+def test_a_finite_but_huge_loss_counts_as_diverged(two_topics):
     """The double sum holds its exponents at 60, so that its loss stays finite wherever it goes."""
     with refused(None, "learning_rate", kind=DivergedError):
         fit(two_topics, "sgd-double-sum", optimizer="sgd", learning_rate=3e7)
@@ -210,7 +210,7 @@ def test_a_finite_loss_out_of_hand_is_a_run_that_diverged(two_topics):
 
 
 @pytest.mark.parametrize("sampler", ["unigram", "uniform", "all"])
-def test_negatives_weigh_the_same_drawn_or_all_there(two_topics, sampler):
+def test_negatives_have_the_same_total_weight_drawn_or_all(two_topics, sampler):
     """At vectors of zero the loss of a pair is (1 + negatives) log 2, however the expectation over
     the noise is taken.
     """
@@ -219,7 +219,7 @@ def test_negatives_weigh_the_same_drawn_or_all_there(two_topics, sampler):
 
 
 @pytest.mark.parametrize("name", VARIANTS)
-def test_initial_biases_predict_what_they_are_reported(name):
+def test_initial_biases_predict_the_given_probabilities(name):
     """With vectors of zero every input's scores are the biases, at any setting of an objective."""
     objective = VARIANTS[name]
     p, noise = (np.random.default_rng(seed).dirichlet(np.ones(23)) for seed in (1, 2))
@@ -284,7 +284,7 @@ def positions(held_out):
         (7, 0.3, 2, 100),
     ],
 )
-def test_spans_are_held_out_with_a_border_that_nobody_sees(n, share, n_spans, border):
+def test_spans_are_held_out_with_a_border_that_is_not_used(n, share, n_spans, border):
     tokens = some_tokens(n * PIECE - 7)
     held_out = hold_out(tokens, np.arange(9, dtype=np.int32), share)
     scored = positions(held_out)
@@ -304,7 +304,7 @@ def test_spans_are_held_out_with_a_border_that_nobody_sees(n, share, n_spans, bo
     assert dropped <= (text_heldout.MAX_DROPPED + 0.3 * share) * len(tokens)
 
 
-def test_spans_are_where_the_length_of_the_text_and_the_share_say():
+def test_spans_depend_on_the_length_of_the_text_and_the_share_alone():
     remap = np.arange(9, dtype=np.int32)
     one, other = (
         hold_out(some_tokens(200 * PIECE, seed=seed)[: 199 * PIECE + 5], remap, 0.1)
@@ -384,7 +384,7 @@ def test_words_that_are_held_out_are_not_trained_on(two_topics):
 
 
 @pytest.mark.parametrize("name", ["ns", "hs", "softmax"])
-def test_what_is_held_out_is_in_no_count(tmp_path, name):
+def test_held_out_text_is_not_counted(tmp_path, name):
     """The one text that knows `emu` is held out: no bias, no noise, no tree and no unigram model
     knows how often it occurs.
     """
@@ -416,7 +416,7 @@ def test_the_same_text_is_held_out_whatever_the_seed_and_the_threads(two_topics)
     assert printed[0]["n_groups"] == printed[1]["n_groups"] == 8  # spans
 
 
-def test_what_training_learns_shows_in_the_text_that_it_did_not_see(two_topics, tmp_path):
+def test_training_raises_the_likelihood_of_held_out_text(two_topics, tmp_path):
     fitted = fit(two_topics, "softmax", bias="frequency", heldout=0.3)
     printed = fitted.model.facts["heldout"]
     assert printed["log_likelihood"] > printed["unigram"] + 0.1
@@ -424,7 +424,7 @@ def test_what_training_learns_shows_in_the_text_that_it_did_not_see(two_topics, 
     assert embedx.load(fitted.save(tmp_path / "model")).facts["heldout"] == pytest.approx(printed)
 
 
-def test_the_likelihood_is_reported_so_many_times_over_the_run(two_topics):
+def test_the_held_out_likelihood_is_reported_as_often_as_set(two_topics):
     printed = Notes()
     config = configure("ns", {"epochs": 6, "heldout": 0.2, "heldout_points": 3, "threads": 1})
     facts = skipgram.train(two_topics, config, progress=printed).vectors.facts

@@ -149,7 +149,7 @@ def maximum_likelihood():
     return log_likelihood(toy(), softmax, optimum(toy(), softmax))
 
 
-def test_the_toy_has_something_to_learn_and_cannot_be_learned_by_heart():
+def test_the_toy_task_is_learnable_but_not_by_memorising():
     counts = toy().counts
     unigram = toy().mean(np.log(counts.sum(axis=0) / counts.sum()))
     free = toy().mean(np.log(np.maximum(counts, 1) / counts.sum(axis=1, keepdims=True)))
@@ -178,7 +178,7 @@ def test_one_normaliser_for_each_input_reaches_maximum_likelihood(name, rate, se
 @pytest.mark.parametrize(
     ("name", "rate", "least"), [("ove", 0.002, 0.03), ("bouchard", 0.02, 0.003), ("ns", 0.05, 0.01)]
 )
-def test_other_losses_stay_beside_it_because_their_optimum_is_elsewhere(name, rate, least):
+def test_other_losses_have_another_optimum(name, rate, least):
     """By `least` nats at their own exact optimum, and by as much after training. Negative sampling
     is read without its bias.
     """
@@ -194,9 +194,7 @@ def test_other_losses_stay_beside_it_because_their_optimum_is_elsewhere(name, ra
 
 @LAWS
 @pytest.mark.slow
-def test_one_law_for_each_input_bounds_its_own_likelihood_less_tightly_than_one_for_each_pair(
-    name, law
-):
+def test_one_distribution_per_input_is_a_looser_bound_than_one_per_pair(name, law):
     task, objective = toy(n_words=12, rank=3, n_tokens=6000), make(name)
     setup = trained(task, objective, rate=0.005, epochs=20, draws=12)
     z = task.inputs @ outputs_of(setup).T

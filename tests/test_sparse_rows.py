@@ -177,7 +177,7 @@ def test_sparse_rows_are_dense_ones_masked_to_their_support_step_by_step(
     assert np.abs(dense_of(ours)[0]).max() > 0.01
 
 
-def test_a_step_that_looks_ahead_knows_how_far_each_row_can_move():
+def test_a_proximal_step_uses_the_score_gain_of_each_sparse_row():
     """The score gain of `implicit`: the squares of the example's features that a row has, and of
     the bias.
     """
@@ -195,7 +195,7 @@ def test_a_step_that_looks_ahead_knows_how_far_each_row_can_move():
 
 
 @pytest.mark.parametrize(("name", "sampler"), [("ns", "unigram"), ("hs", "path")])
-def test_a_rows_own_rate_knows_of_its_own_numbers_alone(name, sampler):
+def test_the_rate_of_a_sparse_row_depends_on_its_own_slots_alone(name, sampler):
     """The first step of row-wise Adagrad has the length of the learning rate."""
     made = strategy(
         topics(n=60, n_labels=20, n_features=50),
@@ -219,7 +219,7 @@ def trained(data, name, **options):
 
 
 @pytest.mark.parametrize("name", ["ns", "hs", "ar", "ove", "implicit", "sampled-softmax"])
-def test_a_model_with_sparse_rows_ranks_unseen_rows_and_comes_back(name, tmp_path):
+def test_a_model_with_sparse_rows_generalises_and_can_be_saved(name, tmp_path):
     data = topics(n=900, n_labels=30)
     model, test = (
         trained(data.rows(np.arange(700)), name, epochs=20, weight_threshold=0.0),
@@ -237,7 +237,7 @@ def test_a_model_with_sparse_rows_ranks_unseen_rows_and_comes_back(name, tmp_pat
 
 
 @pytest.mark.parametrize("name", ["ove", "hs"])
-def test_threads_do_not_matter_where_that_is_asked_for(name):
+def test_sparse_rows_are_deterministic_for_any_number_of_threads(name):
     data = topics(n=300, n_labels=30)
     one, two = (
         trained(data, name, epochs=2, threads=threads, deterministic=True).arrays
@@ -266,7 +266,7 @@ def test_weights_of_at_most_the_threshold_are_dropped():
         ("softmax", {}, Setting("objective", "ova")),
     ],
 )
-def test_what_sparse_rows_do_not_go_with_is_refused(name, options, named):
+def test_settings_that_exclude_sparse_rows_are_refused(name, options, named):
     with pytest.raises(SettingError) as caught:
         trained(topics(n=60, n_labels=20), name, **options)
     assert caught.value.setting == "weights"
@@ -274,7 +274,7 @@ def test_what_sparse_rows_do_not_go_with_is_refused(name, options, named):
 
 
 @pytest.mark.parametrize("name", ["ns", "hs"])
-def test_data_at_the_edge_end_well(name):
+def test_degenerate_data_can_be_trained_on(name):
     """Rows without features, labels without rows, one label, no feature at all."""
     x = topics(n=30, n_labels=5, n_features=6).features.tolil()
     x[:5] = 0
@@ -288,7 +288,7 @@ def test_data_at_the_edge_end_well(name):
         assert np.isfinite(model.scores(data.features)).all()
 
 
-def test_state_goes_on_from_a_snapshot(stop_after):
+def test_sparse_rows_resume_from_a_snapshot(stop_after):
     data = topics(n=300, n_labels=30)
     for name in ("ar", "hs"):
         objective_class = objectives.find(name)

@@ -215,7 +215,7 @@ def test_sparse_weights_rank_unseen_rows_as_dense_ones_do(weights, loss, bias):
 
 
 @pytest.mark.parametrize(("weights", "loss"), [("sparse", "squared-hinge"), ("tree", "logistic")])
-def test_the_scale_of_the_features_changes_nothing(weights, loss):
+def test_sparse_weights_do_not_depend_on_the_scale_of_features(weights, loss):
     data, tree_options = topics(), {"leaf_size": 8} if weights == "tree" else {}
     large = Labeled((data.features * np.float32(1024)).tocsr(), data.labels, data.n_labels)
     options = {
@@ -317,7 +317,7 @@ KINDS = ["alike", "empty", "one row has features", "random"]
 @pytest.mark.parametrize(
     ("lists", "kind"), [*zip(EDGES, KINDS, strict=False), *zip(EDGES[1:], KINDS[::-1], strict=True)]
 )
-def test_data_at_the_edge_end_well(weights, lists, kind):
+def test_degenerate_data_can_be_trained_on(weights, lists, kind):
     x = np.zeros((6, 4), dtype=np.float32)
     if kind == "alike":
         x[:, 1] = 1
@@ -359,7 +359,7 @@ def test_data_at_the_edge_end_well(weights, lists, kind):
     ],
 )
 @pytest.mark.parametrize("weights", ["sparse", "tree"])
-def test_what_sparse_weights_do_not_go_with_is_refused(weights, options, named):
+def test_settings_that_exclude_sparse_weights_are_refused(weights, options, named):
     """The message names the setting that is in the way."""
     if weights == "sparse" and "sampler" in options:
         # others do: see test_sparse_rows

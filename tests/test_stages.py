@@ -67,7 +67,7 @@ def test_a_stage_that_fails_is_counted(monkeypatch):
 
 
 @pytest.mark.parametrize("command", ["train", "classify"])
-def test_a_run_says_where_its_time_went(command, tmp_path):
+def test_a_run_reports_the_time_of_its_stages(command, tmp_path):
     corpus = tmp_path / "corpus.txt"
     if command == "train":
         corpus.write_text("one two three four five six\n" * 200)

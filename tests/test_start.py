@@ -96,7 +96,7 @@ def test_only_frequent_words_are_added_and_words_of_a_list(folder, write):
     assert set(embedx.SkipGram(**listed).fit(MORE).model.words) == {*CATS, *CARS, *COMMON, "lorry"}
 
 
-def test_a_line_reports_what_changes(folder):
+def test_a_note_reports_what_continued_training_keeps(folder):
     progress = Notes()
     skipgram.train(
         MORE, configure("hs", FEW | {"start": str(folder()), "freeze": True}), progress=progress
@@ -112,7 +112,7 @@ def test_a_line_reports_what_changes(folder):
 
 
 @pytest.mark.parametrize("objective", ["ns", "ar", "softmax", "hs", "implicit"])
-def test_going_on_over_the_same_text_does_not_lose_what_was_learned(folder, objective):
+def test_continued_training_on_the_same_text_keeps_the_vectors(folder, objective):
     old = embedx.load(folder(objective))
     new = going_on(folder(objective), TEXT, objective=objective).model
     assert new.words == old.words
@@ -387,12 +387,12 @@ def test_kept_rows_begin_at_the_rate_of_plain_descent(folder):
         ({"vocab": "nowhere"}, ("min_count", "vocab"), ""),
     ],
 )
-def test_what_cannot_be_is_refused_in_a_line(folder, options, settings, quoted):
+def test_options_that_do_not_fit_the_start_model_are_refused(folder, options, settings, quoted):
     with refused(*settings, quoting=quoted):
         going_on(folder(), **options)
 
 
-def test_a_start_that_is_nowhere_is_refused(folder):
+def test_a_start_model_that_does_not_exist_is_refused(folder):
     with refused_data("nowhere"):
         going_on(folder(), start="nowhere")
 

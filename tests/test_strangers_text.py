@@ -27,7 +27,7 @@ from embedx.pages.plain import csv_text, inert
         ("naïve 東京 \u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645 👩\u200d🔬", None),
     ],
 )
-def test_a_terminal_is_shown_what_it_would_obey(text, shown):
+def test_control_characters_are_escaped_on_a_terminal(text, shown):
     assert visible(text) == (text if shown is None else shown)
 
 

@@ -40,7 +40,7 @@ def test_results_that_cannot_be_written_are_an_error_of_one_line(vectors, tmp_pa
     assert (tmp_path / "out.vec").exists() == (options[0] == "export")
 
 
-def test_who_has_seen_enough_may_go(vectors):
+def test_a_closed_output_pipe_ends_the_command_quietly(vectors):
     """The results of 8,000 words are more than a pipe holds."""
     line = 'yes b | head -n 8000 | ("$@"; echo "code $?" >&2) | true'
     done = embedx_run(line, "nn", vectors, "-")

@@ -72,7 +72,7 @@ def test_words_have_the_ngrams_of_the_papers_example():
 @pytest.mark.parametrize(
     ("content", "published"), [(b"", 0x811C9DC5), (b"a", 0xE40C292C), (b"foobar", 0xBF9CF968)]
 )
-def test_ascii_is_hashed_by_fnv_1a(content, published):
+def test_ngrams_of_ascii_are_hashed_by_fnv_1a(content, published):
     """The values are those of Fowler, Noll and Vo's own test suite."""
     assert fnv1a(content) == published
 
@@ -192,7 +192,7 @@ def test_blocks_of_means_train_as_the_reference(name, sampler, how):
 
 
 @pytest.mark.parametrize("optimizer", ["adagrad", "bounded-adagrad", "mixture"])
-def test_every_optimiser_is_reported_of_each_part(optimizer):
+def test_every_optimizer_updates_each_part_of_a_word(optimizer):
     assert_trains_as_the_reference(
         Setup(make("ns"), n_ngrams=9, block_size=5, optimizer=optimizer), lr=0.01
     )

@@ -34,7 +34,9 @@ def test_a_deleted_working_folder(tmp_path):
 @pytest.mark.parametrize(
     ("message", "raised"), [(app.NO_NEW_THREAD, SystemExit), ("a bug", RuntimeError)]
 )
-def test_no_new_thread(monkeypatch, capsys, message, raised):
+def test_a_system_without_free_threads_is_reported_in_one_line(
+    monkeypatch, capsys, message, raised
+):
     def application(arguments):
         raise RuntimeError(message)
 

@@ -210,7 +210,7 @@ def test_a_cache_folder_that_is_a_file_is_an_error(corpus):
         read(corpus, corpus)
 
 
-def test_of_two_runs_that_build_the_same_both_go_on_with_the_first(corpus, home, monkeypatch):
+def test_two_runs_that_encode_the_same_text_share_the_first_result(corpus, home, monkeypatch):
     both_have_built = threading.Barrier(2, timeout=20)
     finish = CorpusWriter.finish
     published = set()
@@ -236,7 +236,7 @@ def test_of_two_runs_that_build_the_same_both_go_on_with_the_first(corpus, home,
     assert leftovers(home) == [corpora[0].key]
 
 
-def test_what_a_killed_run_leaves_is_removed_but_not_what_a_living_one_writes(corpus, home):
+def test_files_of_a_killed_run_are_deleted_but_not_those_of_a_running_one(corpus, home):
     code = (
         "import os, sys; from pathlib import Path; import numpy as np; from"
         " embedx.text.corpus_writer import CorpusWriter\nwith"
@@ -277,7 +277,7 @@ DAMAGE = [  # with whether `list_caches`, which reads about.json alone, sees it
 
 
 @pytest.mark.parametrize(("damage", "complaint", "is_listed"), DAMAGE)
-def test_what_is_damaged_is_reported_and_built_again(corpus, home, damage, complaint, is_listed):
+def test_a_damaged_corpus_is_reported_and_encoded_again(corpus, home, damage, complaint, is_listed):
     first = read(corpus, home)
     expected = as_reference(first)
     damage(first.folder)
@@ -360,7 +360,7 @@ def test_a_corpus_that_was_edited_with_care_is_built_again(corpus, home, edit, c
     assert f"{first.folder}: damaged ({complaint}" in progress.notes[0]
 
 
-def test_nothing_else_in_the_folder_is_touched(corpus, home):
+def test_other_files_in_the_cache_folder_are_not_touched(corpus, home):
     others = [
         # as long a name as ours
         "lock",

@@ -104,7 +104,7 @@ def test_context_words_are_as_many_as_sentences_have():
 
 
 @pytest.mark.parametrize("pairs", [1, 1000])
-def test_little_memory_changes_nothing(stream, tmp_path, monkeypatch, pairs):
+def test_counts_do_not_depend_on_the_memory(stream, tmp_path, monkeypatch, pairs):
     plenty = counted(stream, KEYS, tmp_path)
     monkeypatch.setattr(counting, "MIN_ENTRIES_PER_RANGE", 7)
     scarce = counted(stream, KEYS, tmp_path, pairs * counting.BYTES_PER_KEY)
@@ -134,7 +134,7 @@ def test_files_last_as_long_as_the_counts(stream, tmp_path):
     assert files_in(tmp_path) == []
 
 
-def test_what_cannot_be_counted_is_an_error(stream, tmp_path):
+def test_text_without_pairs_cannot_be_counted(stream, tmp_path):
     lonely = stream._replace(tokens=np.array([1, -1, 2, -1, 3], dtype=np.int32))
     lonely.tokens.setflags(write=False)  # as those of a corpus: one type, one compilation
     with refused("sample"):

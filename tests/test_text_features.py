@@ -143,7 +143,7 @@ def test_later_text_is_read_by_what_training_fixed():
     assert features_of([], schema)[0].shape == (0, features.shape[1] + 1)
 
 
-def test_batches_make_no_difference(monkeypatch):
+def test_features_do_not_depend_on_batches(monkeypatch):
     rng = np.random.default_rng(1)
     texts = [" ".join(rng.choice(list("abcdefgh"), n)) for n in rng.integers(0, 9, 50)]
     at_once = features_of(texts, word_ngrams=3, char_ngrams="1-2")

@@ -61,7 +61,7 @@ def test_unsegmented_text_gets_a_line_that_names_a_segmenter(segmenter, text, tm
         "한국어는 띄어쓰기를 합니다\n",
     ],
 )
-def test_other_text_gets_none(text, tmp_path):
+def test_segmented_text_gets_no_note_about_a_segmenter(text, tmp_path):
     assert not advice_on(text * 10, tmp_path)
 
 
@@ -87,7 +87,7 @@ def test_training_offers_to_tokenise_raw_text(tmp_path):
         ("milk bread 12:345 eggs\n", {}),
     ],
 )
-def test_other_text_is_not_offered_it(text, options, tmp_path):
+def test_tokenised_text_gets_no_note_about_the_tokenizer(text, options, tmp_path):
     assert not advice_on_punctuation(text * 10, tmp_path, **options)
 
 

@@ -66,7 +66,7 @@ def test_another_file_of_that_name_goes_before_the_recipe(here):
 
 
 @pytest.mark.parametrize("folder", [".", "config/embedx"])
-def test_users_add_their_own(here, folder):
+def test_users_can_add_recipes(here, folder):
     place = here / folder
     (place / "texts").mkdir(parents=True)
     (place / "texts" / "1.txt").write_text("one")
@@ -262,7 +262,7 @@ def test_globs_are_sorted_and_may_be_recursive(texts):
         (["a/" * 3000], "a/" * 3000, ""),
     ],
 )
-def test_what_is_not_there_is_an_error(texts, corpora, place, remedy):
+def test_missing_files_are_an_error(texts, corpora, place, remedy):
     with refused_data(place, quoting=remedy):
         find_sources(corpora)
 
@@ -275,7 +275,7 @@ def test_fingerprint_changes_with_the_file(texts):
     assert before.size == 4
 
 
-def test_what_can_be_read_only_once_has_no_fingerprint(texts):
+def test_streams_have_no_fingerprint(texts):
     os.mkfifo("pipe")
     assert [source.fingerprint for source in find_sources(["-", "pipe"])] == [None, None]
 
@@ -338,7 +338,7 @@ def test_a_folder_of_the_user_that_looks_a_little_like_our_own_is_read():
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="only Linux has it")
-def test_files_that_the_system_makes_are_never_known_again():
+def test_files_generated_by_the_kernel_are_not_cached():
     (source,) = find_sources(["/proc/self/status"])
     assert source.fingerprint is None
 

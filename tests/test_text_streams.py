@@ -80,7 +80,7 @@ def test_zst_without_zstandard_names_the_extra(tmp_path, monkeypatch):
         ("text ".encode("utf-16-le") * 100, ("50%", "iconv -t UTF-8")),
     ],
 )
-def test_what_is_not_text_is_an_error_that_says_what_it_seems_to_be(tmp_path, data, quoted):
+def test_binary_files_are_refused_with_their_kind(tmp_path, data, quoted):
     with refused_data("corpus", kind=NotTextError, quoting=quoted):
         read(write(tmp_path / "corpus", data))
 
@@ -129,7 +129,7 @@ def test_a_pipe_that_does_not_block_is_waited_for():
         timer.join()
 
 
-def test_whatever_a_storage_raises_is_an_error_with_its_name():
+def test_errors_of_remote_storage_name_the_source():
     class Far(io.RawIOBase):
         def readinto(self, buffer):
             raise http.client.IncompleteRead(b"")
@@ -162,7 +162,7 @@ FASTTEXT = b"__label__good __label__new a nice film\nsome words __label__bad\n"
 STARTS = {"XC": XC, "LIBSVM": LIBSVM, "fastText": FASTTEXT}
 
 
-def test_every_format_of_labelled_lines_is_told_apart_from_text():
+def test_every_format_of_labelled_lines_is_distinguished_from_text():
     """Tables and binary files are known by their columns and their first bytes."""
     kinds = ("words", "ID:VALUE")
     formats = [format.name for format in FORMATS.values() if format.features in kinds]
@@ -243,7 +243,7 @@ def test_text_is_read_as_text(tmp_path, data):
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-def test_what_is_no_text_in_a_folder_is_skipped_and_counted(tmp_path, monkeypatch, threads):
+def test_files_in_a_folder_that_are_no_text_are_skipped_and_counted(tmp_path, monkeypatch, threads):
     monkeypatch.chdir(tmp_path)
     for name, data in {
         "a.txt": b"one two\n",

@@ -202,7 +202,7 @@ def test_a_field_within_objects_is_named_by_its_path(sentences):
         sentences("a.jsonl", lines({"a": None}), json_field="a.b")
 
 
-def test_so_is_a_column_of_parquet(sentences):
+def test_a_nested_column_of_parquet_is_named_by_its_path(sentences):
     data = parquet_of(a=[{"b": "x y", "c": {"d": 1}}, {"b": "z", "c": None}])
     assert sentences("a.parquet", data, column="a.b") == [["x", "y"], ["z"]]
     assert sentences(
@@ -283,7 +283,7 @@ def test_where_all_records_are_bad_the_error_says_why(sentences):
         TextSettings(on_bad_record="skip")
 
 
-def test_records_have_an_end(sentences, monkeypatch):
+def test_records_longer_than_the_limit_are_an_error(sentences, monkeypatch):
     monkeypatch.setattr(tables, "MAX_RECORD_BYTES", 1000)
     for module in ("decompression", "read_ahead"):
         monkeypatch.setattr(f"embedx.text.{module}.BLOCK_BYTES", 64)

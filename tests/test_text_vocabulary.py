@@ -72,7 +72,7 @@ def few_at_once(monkeypatch):
     monkeypatch.setattr(word_list, "WORDS_PER_STEP", 3)
 
 
-def test_it_is_a_sequence_of_words():
+def test_a_vocabulary_is_a_sequence_of_words():
     words = WordList.of(WORDS)
     assert len(words) == len(WORDS)
     assert list(words) == WORDS

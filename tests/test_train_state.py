@@ -25,7 +25,7 @@ STOPS_EARLY = {
 
 
 @pytest.mark.parametrize("name", OBJECTIVES)
-def test_word_vectors_go_on_from_a_snapshot(name, stop_after):
+def test_word_vectors_resume_from_a_snapshot(name, stop_after):
     here, end, there = assert_resumes(word_run, name, stop_after, 4)
     assert here.epochs == pytest.approx(4)
     assert (end.tally, end.curve[0]["loss"], end.final_loss) == (
@@ -36,7 +36,7 @@ def test_word_vectors_go_on_from_a_snapshot(name, stop_after):
 
 
 @pytest.mark.parametrize("name", REPRESENTATIVES)
-def test_classifiers_go_on_from_a_snapshot(name, stop_after):
+def test_classifiers_resume_from_a_snapshot(name, stop_after):
     chunks = label_run(name, epochs=1)[1].state.values["trainer.next_step"].read()
     assert_resumes(label_run, name, stop_after, 2 * chunks + (1 if chunks > 1 else 0))
 
@@ -49,11 +49,11 @@ def test_classifiers_go_on_from_a_snapshot(name, stop_after):
         {"optimizer": "sgd", "max_norm": 1.0},
     ],
 )
-def test_weight_decay_goes_on_where_it_was(options, stop_after):
+def test_weight_decay_resumes_from_a_snapshot(options, stop_after):
     assert_resumes(label_run, "ove", stop_after, 2, l2=1e-3, **options)
 
 
-def test_what_validation_has_seen_is_part_of_the_state(stop_after):
+def test_the_best_validation_epoch_is_part_of_the_state(stop_after):
     whole, there = label_run("softmax", **STOPS_EARLY)
     history = there.state.values["history.epochs"].read()
     assert 2 < len(history) < 30, "should have ended early"
@@ -89,7 +89,7 @@ class Cut(Silent):
 
 
 @pytest.mark.parametrize(("name", "steps"), [("softmax", 2), ("ldgs", 2), ("softmax", None)])
-def test_counts_of_pairs_go_on_from_a_snapshot(name, steps, stop_after):
+def test_collapsed_training_resumes_from_a_snapshot(name, steps, stop_after):
     """Or from the beginning of an iteration that was cut short."""
 
     def run(snapshot=None, progress=SILENT):
@@ -126,10 +126,10 @@ def test_a_snapshot_does_not_change_and_is_plain():
 def test_a_state_takes_no_snapshot_of_another_run():
     state, one = TrainState(), np.zeros(3)
     state.add_array("one", one)
-    with pytest.raises(ValueError, match="other values: two"):
+    with pytest.raises(ValueError, match="two"):
         state.restore({"one": np.ones(3), "two": 2})
-    with pytest.raises(ValueError, match=r"one: shape \(4,\) where the run has \(3,\)"):
+    with pytest.raises(ValueError, match=r"one: .*\(4,\).*\(3,\)"):
         state.restore({"one": np.ones(4)})
     assert not one.any()
-    with pytest.raises(ValueError, match="has a value one already"):
+    with pytest.raises(ValueError, match=r"\bone\b"):
         state.add_array("one", one)

@@ -88,7 +88,7 @@ def test_every_chunk_is_trained_once_an_epoch(threads):
     assert outcome.epochs == 3
 
 
-def test_a_time_budget_ends_the_run_at_the_bell_with_the_rate_near_zero(monkeypatch):
+def test_a_time_budget_ends_the_run_on_time_with_the_rate_near_zero(monkeypatch):
     clock = Clock()
     monkeypatch.setattr(trainer, "time", clock)
     kernel = Recorder(seconds=0.005, sleep=clock.advance)
@@ -153,7 +153,7 @@ def test_an_interrupt_that_comes_after_the_last_step_is_reported_and_leaves_a_st
     assert len(checkpoints.states()) == 1
 
 
-def test_work_goes_to_its_end_however_often_ctrl_c_is_pressed():
+def test_protected_work_finishes_however_often_ctrl_c_is_pressed():
     pressed = []
 
     def press():
@@ -172,7 +172,7 @@ def test_work_goes_to_its_end_however_often_ctrl_c_is_pressed():
     assert to_the_end(work) == "saved"
 
 
-def test_an_error_of_such_work_is_raised_and_an_interrupt_where_that_is_asked_for():
+def test_protected_work_raises_its_errors_and_interrupts_on_request():
     with pytest.raises(ZeroDivisionError):
         to_the_end(lambda: 1 / 0)
     with pytest.raises(KeyboardInterrupt):
@@ -243,7 +243,7 @@ def test_the_rate_goes_by_the_schedule(shape):
 
 
 @pytest.mark.parametrize("shape", SCHEDULES)
-def test_on_top_of_that_it_decays_by_the_epoch_or_by_the_number_of_updates(shape):
+def test_the_rate_also_decays_by_epoch_or_by_number_of_updates(shape):
     np.testing.assert_allclose(
         rates(shape=shape, decay=0.5), 0.8 * SHAPES[shape] * 0.5 ** (STEPS // 4)
     )
@@ -268,7 +268,7 @@ def test_a_time_budget_leaves_the_passes_in_the_schedule():
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-def test_after_each_epoch_all_threads_rest(threads):
+def test_all_threads_pause_after_each_epoch(threads):
     inside = [0]
     seen = []
     lock = threading.Lock()

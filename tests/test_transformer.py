@@ -77,7 +77,7 @@ def test_the_output_is_a_data_frame_where_that_is_asked_for(documents, monkeypat
     assert (error.value.setting, error.value.value) == ("transform", "csv")
 
 
-def test_it_works_in_a_pipeline_and_in_a_search(documents):
+def test_the_transformer_works_in_a_pipeline_and_in_a_search(documents):
     from sklearn.base import clone
     from sklearn.linear_model import LogisticRegression
     from sklearn.model_selection import GridSearchCV
@@ -110,7 +110,7 @@ def test_parameters_are_read_set_and_cloned(tmp_path):
         3,
     )
     assert (made.config.objective.name, made.config.settings.dim) == ("ar", 7)
-    with pytest.raises(TypeError, match="SkipGram takes no dimension"):
+    with pytest.raises(TypeError, match="dimension"):
         copy.set_params(dimension=3)
     with refused("dim", value=0):
         copy.set_params(window=8, dim=0)
@@ -146,10 +146,13 @@ def test_gensims_names_are_taken():
     assert (made.config.objective.settings.negatives, made.config.vocabulary.max_vocab) == (3, 9)
     assert embedx.SkipGram(hs=1, negative=0).config.objective.name == "hs"
     assert made.set_params(vector_size=5).get_params()["dim"] == 5
-    for arguments in ({"dim": 3, "vector_size": 4}, {"objective": "ar", "hs": 1}):
-        with pytest.raises(TypeError, match=" are the same setting; give one of them"):
+    for arguments, quoted in (
+        ({"dim": 3, "vector_size": 4}, "vector_size=4 .*dim=3"),
+        ({"objective": "ar", "hs": 1}, "hs=1 .*objective='ar'"),
+    ):
+        with pytest.raises(TypeError, match=quoted):
             embedx.SkipGram(**arguments)
-    with pytest.raises(ValueError, match="cbow_mean=0: must be 1"):
+    with pytest.raises(ValueError, match="cbow_mean=0"):
         embedx.SkipGram(cbow_mean=0)
     with refused("negatives", "objective", kind=InapplicableError):
         embedx.SkipGram("hs", negatives=3)
@@ -181,14 +184,14 @@ def test_commands_are_functions(documents, tmp_path):
     assert embedx.write_report(labels, tmp_path / "page.html").is_file()
     with refused_data("labels", "overwrite"):
         embedx.classify(rows, output=labels, threads=1, epochs=1)
-    with pytest.raises(TypeError, match=r"compare takes no epoch; did you mean epochs\?"):
+    with pytest.raises(TypeError, match=r"\bepoch\b.*\bepochs\?"):
         embedx.compare(str(rows), ["ns"], tmp_path / "out", epoch=1)
     with refused("epochs", "time_budget", kind=InapplicableError):
         embedx.compare(str(rows), ["ns"], tmp_path / "out", epochs=1, time_budget="3s")
     assert embedx.__version__[0].isdigit()
 
 
-def test_callbacks_hear_of_every_epoch(documents):
+def test_callbacks_are_called_after_every_epoch(documents):
     heard, seen = [], []
 
     def look(end):

@@ -25,7 +25,7 @@ embedx.classify("train.txt", epoch=3)
 """
 
 
-def test_type_checkers_are_reported_that_there_are_hints():
+def test_the_package_declares_its_type_hints():
     assert importlib.resources.files("embedx").joinpath("py.typed").is_file()
 
 

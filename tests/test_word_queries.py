@@ -257,7 +257,7 @@ def test_queries_with_nothing_in_them_are_errors(ours, ask):
         lambda m: m.doesnt_match(5),
     ],
 )
-def test_what_is_no_word_and_no_row_is_an_error(ours, ask):
+def test_queries_that_are_neither_words_nor_rows_are_refused(ours, ask):
     with pytest.raises(DataError):
         ask(ours)
 
@@ -299,7 +299,7 @@ def test_word_vectors_are_a_sequence_of_words_that_notebooks_show(ours, tmp_path
     np.testing.assert_allclose(
         model.load(ours.export(tmp_path / "vectors.txt")).vectors, ours.vectors, rtol=1e-5
     )
-    with pytest.raises(TypeError, match="topn=3 and top_k=4 are the same"):
+    with pytest.raises(TypeError, match=r"topn=3 .*top_k=4"):
         ours.most_similar("w1", top_k=4, topn=3)
 
 

@@ -22,7 +22,7 @@ from embedx.optimizers.contract import new_table
 from embedx.optimizers.decay import clock_step, decay_rows
 from embedx.runtime.progress import Progress
 
-# Examples that are trained between two looks at the clock, a few labels at a time.
+# Examples in a chunk, which is trained a few labels at a time.
 TILED_CHUNK = 8192
 
 
@@ -39,7 +39,7 @@ class Full(MinibatchTraining):
         self.make_steps()
 
     def make_steps(self) -> None:
-        """Set what trains, and the chunk."""
+        """Set `steps` and the size of a chunk."""
         self.set_chunk(self.batch)
         self.steps = self.kind(
             self.objective.coefficients,
@@ -90,7 +90,7 @@ class FullSparse(Full):
 
 
 class FullTiled(FullSparse):
-    """All rows, none of which knows of the others: a few at a time, over a chunk of minibatches."""
+    """All rows of a separable loss: a few at a time, over a chunk of minibatches."""
 
     def make_steps(self) -> None:
         self.set_chunk(TILED_CHUNK)
@@ -158,4 +158,4 @@ class FullTiled(FullSparse):
         return loss, n_terms, n_steps * float(clock_step(self.optimizer, chunk.lr))
 
     def decay_outputs(self, clock: float) -> None:
-        """None is due between chunks: a tile is decayed before the next one begins."""
+        """Do nothing: no decay is pending between chunks, because each tile applies its own."""

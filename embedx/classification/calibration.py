@@ -4,12 +4,12 @@ rows held out of training.
     log(p / (1 - p)) = g(s_r) + b log r + c s_1        s_r: the score of the label of rank r in its
                                                        row, 1 for the best
 
-g does not fall and is linear between knots, which are quantiles of scores; p does not rise with r,
-so that labels keep their order. g, b and c maximise the likelihood of the N_BEST predictions of
-each held-out row, less a penalty on the bends of g, by Newton's method. It is Platt's calibration
-(1999) with bends and terms of the row: at equal scores, second predictions are right less often
-than first ones. Where a row's probabilities are to sum to one, there is a temperature
-(`Classifier.tempered`).
+g is non-decreasing and piecewise linear, with knots at quantiles of the scores; p does not rise
+with r, so that labels keep their order. g, b and c maximise the likelihood of the N_BEST
+predictions of each held-out row, minus a penalty on changes of slope of g, by Newton's method. This
+is Platt's calibration (1999) with a piecewise linear g and terms of the row: at equal scores,
+second predictions are right less often than first ones. Where the probabilities of a row have to
+sum to one, there is a temperature instead (`Classifier.tempered`).
 
 calibration.npy  float64 (4, knots)   the knots, ascending; g there; b and c, the same at each knot
 """
@@ -25,38 +25,40 @@ from embedx.storage.folder import REMEDY
 from embedx.storage.schema import Array
 
 ARRAYS = {"calibration": Array(("terms of calibration", "knots"), ("float64",))}
-# Rows to hold out: from fewer little can be learned, and with more little is gained.
+# Minimum and maximum number of rows to hold out: from fewer little can be learned, and more gain
+# little.
 MIN_ROWS = 100
 MAX_ROWS = 2_000
-# Of these, rows that a temperature is fitted to: it is one number, and takes several passes.
+# Of these, the rows for fitting a temperature: it is one number, and takes several passes.
 TEMPERATURE_ROWS = 500
 # Predictions per row that are used, as many as `predict` prints by default.
 N_BEST = 5
-# Of all scores and of those of right predictions: at most 14 knots.
+# Knots are these quantiles of all scores, and of those of right predictions: at most 14.
 QUANTILES = np.linspace(0, 1, 7)
-# Weights of the penalties of bends and of large weights, in predictions.
+# Weights of the penalties on changes of slope and on large weights, in numbers of predictions.
 BEND_PENALTY = 1.0
 SIZE_PENALTY = 1e-3
-# Of Newton's method: the number of steps, the last step and the longest one, in log-odds.
+# Newton's method: the maximum number of steps, the length of the last one and of the longest one,
+# in log-odds.
 MAX_STEPS = 100
 LAST_STEP = 1e-6
 MAX_STEP = 3.0
 
 
 def n_held_out(n_rows: int, share: float) -> int:
-    """How many of the training rows are held out; 0 where these would be too few."""
+    """The number of training rows to hold out; 0 if they would be too few."""
     n = min(round(share * n_rows), MAX_ROWS)
     return n if n >= MIN_ROWS else 0
 
 
 def check(arrays: Mapping[str, ndarray], name: str = "calibration") -> None:
-    """Raise `DataError` if the array of a calibration is there and is none."""
+    """Raise `DataError` if the array of a calibration, if there is one, is not valid."""
     calibration = arrays.get(name)
     if calibration is None:
         return
     has_shape = len(calibration) == 4 and calibration.shape[1] >= 2
     if not has_shape or not _is_ascending(calibration):
-        problem = "no four rows, of ascending knots and log-odds first"
+        problem = "must have four rows, of which the first two, knots and log-odds, ascend"
         raise DataError(f"{name}.npy", None, problem, REMEDY)
 
 
@@ -139,10 +141,10 @@ def probabilities(calibration: ndarray, scores: ndarray) -> ndarray:
 
 
 def of_one_label(p: ndarray) -> ndarray:
-    """Probabilities of a row's best labels, (n, k), of which one is right.
+    """Probabilities of the best labels of rows with a single label, (n, k).
 
-    If they sum to more than 1, those after the first are scaled down. So the first, which decisions
-    depend on most, stays calibrated.
+    If they sum to more than 1, those after the first are scaled down. The first, on which decisions
+    depend most, stays calibrated.
     """
     rest = p[:, 1:].sum(axis=1, keepdims=True)
     left = np.minimum((1 - p[:, :1]) / np.maximum(rest, float32(1e-30)), 1)

@@ -41,8 +41,8 @@ class Classifier(LabelRanking):
     def predict(
         self, rows: Any, *, threads: int | None = None, abstain: bool = False
     ) -> ndarray | csr_matrix:
-        """The likeliest label of each row, (n,); where training rows had several labels, the
-        indicator matrix, sparse (n, n_labels), of those that are decided for.
+        """The likeliest label of each row, (n,); if training rows had several labels, the indicator
+        matrix of the predicted labels, sparse (n, n_labels).
 
         rows  texts, records (dicts) or a data frame with the columns of the training table, an
               array of its numeric columns if it has no text, or an array of features. They are
@@ -73,7 +73,8 @@ class Classifier(LabelRanking):
         return ids[:, 0], self._indicator(ids, (p > 0.5) & (ids != NONE))
 
     def _indicator(self, ids: ndarray, is_decided: ndarray) -> csr_matrix:
-        """The labels that are decided for, int64 (n, n_labels), from the best labels of each row.
+        """The indicator matrix of predicted labels, int64 (n, n_labels), from the best labels of
+        each row.
 
         ids         int32 (n, k)
         is_decided  bool (n, k)
@@ -110,7 +111,11 @@ class Classifier(LabelRanking):
         k: int | None = None,
         threads: int | None = None,
     ) -> csr_matrix:
-        """As `label_sets`, for rows."""
+        """`label_sets` for rows: the probabilities of the labels in each row's set, sparse float32
+        (n, n_labels).
+
+        Raises `EmbedxError` if the model was trained without held-out rows that this needs.
+        """
         return self.label_sets(
             self.features_of(rows), threshold=threshold, coverage=coverage, k=k, threads=threads
         )
@@ -126,26 +131,26 @@ class Classifier(LabelRanking):
 
     @property
     def has_probabilities(self) -> bool:
-        """Whether `top_k` gives probabilities that are more than a softmax of scores."""
+        """Whether `top_k` gives probabilities, and not merely a softmax of scores."""
         return self.objective.traits.calibrated or "calibration" in self.arrays
 
     def min_probability(
         self, threshold: float | None = None, coverage: float | None = None
     ) -> float:
-        """The probability from which on a label is predicted: the threshold, or that of a coverage.
+        """The minimum probability of predicted labels: `threshold`, or that of a coverage.
 
-        None for both is the threshold of the best F1 on held-out rows. Raises `EmbedxError` where
-        the model does not allow it.
+        None for both: the threshold of the best F1 on held-out rows. Raises `EmbedxError` if the
+        model was trained without what this needs.
         """
         if coverage is not None:
             if "coverage" not in self.arrays:
                 n_needed = calibration.MIN_ROWS
-                problem = f"the model was trained without at least {n_needed} held-out rows"
+                problem = f"needs a model trained with at least {n_needed} held-out rows"
                 raise SettingError("coverage", None, problem, TRAIN_WITH_HELD_OUT)
             return decisions.threshold_of(self.arrays["coverage"], coverage)
         if not self.has_probabilities:
             name = self.objective.name
-            problem = f"{name} has no probabilities of its own, and nothing calibrates them"
+            problem = f"{name} defines no probabilities, and this model is not calibrated"
             raise SettingError("threshold", None, problem, TRAIN_WITH_HELD_OUT)
         if threshold is None:
             return float(self.facts.get("threshold", decisions.DEFAULT_THRESHOLD))
@@ -167,13 +172,13 @@ class Classifier(LabelRanking):
         progress: Progress = SILENT,
         threads: int | None = None,
     ) -> csr_matrix:
-        """The labels of each row that `min_probability` decides for: their probabilities, float32
+        """The probabilities of the labels of each row from `min_probability` on, sparse float32
         (n, n_labels).
 
         k  maximum number of labels per row; by default `max_labels`
 
-        Columns of a row are in the order of the probabilities; a row without any is "none of
-        these". A row without any known feature has none, whatever the threshold.
+        Columns of a row are in order of the probabilities. A row without labels is "none of these".
+        A row without any known feature has none, whatever the threshold.
         """
         min_probability = self.min_probability(threshold, coverage)
         n_best = k or self.max_labels(in_sets=coverage is not None)
@@ -187,9 +192,8 @@ class Classifier(LabelRanking):
     def decided_labels(
         self, features: Any, has_independent_labels: bool, threads: int | None = None
     ) -> csr_matrix:
-        """The labels that are decided for, int64 (n, n_labels).
-
-        These are those of probability above 1/2 where labels are independent, else the likeliest.
+        """The indicator matrix of predicted labels, int64 (n, n_labels): those of probability above
+        1/2 if labels are independent, else the likeliest.
         """
         has_ranked_probabilities = (
             self.is_searched
@@ -234,7 +238,7 @@ class Classifier(LabelRanking):
         with np.errstate(divide="ignore"):
             return np.log(p if has_several_labels else p / p.sum(axis=1, keepdims=True))
 
-    # ---- how good
+    # ---- evaluation
 
     def evaluate(
         self, data: Labeled, *, progress: Progress = SILENT, threads: int | None = None
@@ -309,11 +313,12 @@ class Classifier(LabelRanking):
     def evaluate_decisions(
         self, data: Labeled, *, progress: Progress = SILENT, threads: int | None = None
     ) -> tuple[dict[str, float], LabelCounts]:
-        """F1 on the test rows that have labels, and how often each is right, predicted and true.
+        """F1 on the test rows with labels, and the number of times that each label is right,
+        predicted and true.
 
-        Where training rows had several labels, those from the threshold of the best F1 on are
-        predicted, and the threshold is among the measures; else the best label of each row is.
-        Raises `EmbedxError` where there are no probabilities.
+        If training rows had several labels, those from the threshold of the best F1 on are
+        predicted, and the threshold is among the measures; else the best label of each row. Raises
+        `EmbedxError` without probabilities.
         """
         features, labels = self.tested(data)
         measures = {}
@@ -342,7 +347,8 @@ class Classifier(LabelRanking):
         return len(labels), ratio(n_right, n_predicted), ratio(n_right, len(labels.ids))
 
     def label_counts(self, data: Labeled, k: int, threshold: float = 0.0) -> ndarray:
-        """int64 (n_labels, 3): for how many rows each label is true, predicted, and both.
+        """The number of rows for which each label is true, predicted, and both, int64 (n_labels,
+        3).
 
         Predicted are the k best labels of at least the probability `threshold`.
         """
@@ -371,7 +377,7 @@ class Classifier(LabelRanking):
 
 
 def _positive_scores(z: ndarray, log_noise: ndarray) -> csr_matrix:
-    """Which labels have a score above 0, bool (n, n_labels)."""
+    """Whether each score is above 0, bool (n, n_labels)."""
     return csr_matrix(z > 0)
 
 
@@ -387,6 +393,6 @@ def _add_ranked(metrics: LabelMetrics, best: Iterable[Best], labels: Labels) -> 
 def load(path: str | Path) -> Classifier:
     """The classifier in a model folder.
 
-    Raises `EmbedxError` for whatever is missing or damaged, or no classifier.
+    Raises `EmbedxError` if files are missing or damaged, or if it is another kind of model.
     """
     return model_folder.load(path, Classifier)

@@ -14,7 +14,7 @@ from embedx.kernels.threads import in_threads
 from embedx.labeled.data import Labels, offsets_of
 from embedx.search.balanced_tree import SparseVectors, balanced_tree
 
-# Largest features of a label, by which its cluster is chosen.
+# Maximum number of features of a label's vector, the largest ones.
 MAX_FEATURES = 64
 # Labels whose sums of sparse features are computed at a time.
 BLOCK_LABELS = 1 << 10
@@ -23,10 +23,9 @@ BLOCK_LABELS = 1 << 10
 def vectors_of(
     features: Any, labels: Labels, some_labels: ndarray, threads: int = 1
 ) -> SparseVectors:
-    """A vector of length one for each of some labels: the sum of the features of its rows.
+    """A vector of norm 1 for each of some labels: the normalised sum of the features of its rows.
 
-    Only the MAX_FEATURES largest are kept. The mean of dense features, which all labels have in
-    common, is subtracted before.
+    Only the MAX_FEATURES largest are kept. Dense features are centred first.
 
     some_labels  int (n,): distinct ids
     """
@@ -49,7 +48,7 @@ def vectors_of(
 
 
 def _label_matrix(labels: Labels, some_labels: ndarray) -> csr_matrix:
-    """Which rows have each of some labels, float32 (n, n_rows): the number of times, mostly 1."""
+    """The number of times that each row has each of some labels, float32 (n, n_rows)."""
     place = np.full(int(labels.ids.max(initial=-1)) + 1, -1, np.int64)
     place[some_labels] = np.arange(len(some_labels))
     ones = np.ones(len(labels.ids), float32)

@@ -1,4 +1,4 @@
-"""What trains a classifier (trainers.py has the ways to): what it is given, and what it can do."""
+"""The contract of trainers of a classifier (trainers.py has them): their inputs and methods."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -22,18 +22,18 @@ from embedx.training.strategy import Wrap
 
 @dataclasses.dataclass(frozen=True)
 class TrainerInputs:
-    """What a trainer is made of.
+    """The inputs of a trainer.
 
     settings         resolved
     features         (n_rows, n_features), scaled
-    counts           int64 (n_labels,): how often each label occurs
-    row_weights      (n_rows,): how much each row counts; None for all alike
-    sampler          what draws; where a search finds candidates, what draws until it can
+    counts           int64 (n_labels,): number of occurrences of each label
+    row_weights      (n_rows,): weights of the rows; None if all are equal
+    sampler          the sampler that draws; with a search, the one for its warm-up
     pretrained       ids of words and their vectors, for the hidden layer
     before           the classifier to continue from
-    anchor           what its parameters are kept near, if they are to be
-    optimizer_state  of its run, by table
-    is_distributed   a cluster trains in place of this machine
+    anchor           pulls the parameters towards those of `before`; None if they are not kept near
+    optimizer_state  state of the optimizer of `before`, by table
+    is_distributed   whether a cluster trains in place of this machine
     """
 
     objective: Objective
@@ -52,13 +52,13 @@ class TrainerInputs:
 
 
 class Trainer(Protocol):
-    """One of the ways to train a classifier."""
+    """A method of training a classifier."""
 
     loss_unit: str
     optimizer_state: dict[str, ndarray]
 
     def memory(self, keeps_best: bool) -> MemoryPlan:
-        """What training needs, before it is written to."""
+        """The memory that training needs; it is not allocated yet."""
 
     def train(
         self, history: History, plan: MemoryPlan, checkpoints: Checkpoints | None, wrap: Wrap | None

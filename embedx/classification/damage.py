@@ -1,5 +1,5 @@
-"""Held-out rows, damaged: stand-ins for later rows of which less is known, by which the factors of
-embedx.classification.familiarity are fitted.
+"""Held-out rows with features removed or replaced, in place of later rows with more unknown words:
+the factors of embedx.classification.familiarity are fitted to them.
 """
 
 from typing import Any, NamedTuple
@@ -10,9 +10,9 @@ from scipy.sparse import csr_matrix
 
 from embedx.labeled.data import offsets_of
 
-# Held-out rows that are damaged; with more the factors hardly change.
+# Maximum number of held-out rows to damage; with more the factors hardly change.
 MAX_ROWS = 1_000
-# Largest share of known words in a row of words at random.
+# Maximum share of known words in a row of random words.
 MAX_KNOWN_AT_RANDOM = 0.4
 N_MIXED = 3
 WEIGHT_DAMAGED = 0.5
@@ -20,12 +20,13 @@ WEIGHT_MIXED = 0.75
 
 
 class Damaged(NamedTuple):
-    """Rows made of held-out ones.
+    """Rows that were derived from held-out ones.
 
-    origin  int (n, m): the rows that each is made of
-    weight  of a row
+    origin  int (n, m): the rows that each was derived from
+    weight  of each row in the fit
     truth   whether the labels of the origin are still right
-    foreign whether it stands for rows of other labels, which the first factor is not fitted on
+    foreign whether the rows represent those of unknown labels, to which the first factor is not
+            fitted
     """
 
     features: Any
@@ -36,13 +37,13 @@ class Damaged(NamedTuple):
 
 
 def as_read_later(features: Any, is_seen: ndarray | None, n_words: int | None) -> Any:
-    """Held-out rows as a reader gives rows that were not there in training: words that no training
-    row has are unknown, and counted in a column after the features.
+    """Held-out rows as if they had been read after training: words that no training row has are
+    unknown, and counted in a column behind the features.
 
-    features  of rows that were read with those of training, or of a file of their own, whose
-              unknown words are in that column already
-    is_seen   bool (n_features,): whether training rows have them; None for dense features
-    n_words   how many of the features are words; None where they are not those of text
+    features  of rows that were read with the training rows; or of another file, which have that
+              column already
+    is_seen   bool (n_features,): whether training rows have a feature; None for dense features
+    n_words   number of features that are words; None if the data are not text
     """
     if is_seen is None:
         return features
@@ -61,9 +62,9 @@ def as_read_later(features: Any, is_seen: ndarray | None, n_words: int | None) -
 def damaged(
     features: Any, is_seen: ndarray | None, n_words: int | None, rng: np.random.Generator
 ) -> list[Damaged]:
-    """The rows as they are, and damaged in each of the ways above.
+    """The rows unchanged, then damaged by each of the functions below.
 
-    features  as `as_read_later` gives them; other arguments as there
+    features  from `as_read_later`; other arguments as there
     """
     n = features.shape[0]
     rows = np.arange(n)[:, None]
@@ -84,7 +85,7 @@ def damaged(
 
 
 def thinned(features: Any, shares: ndarray, rng: np.random.Generator) -> Any:
-    """The rows with about this share of their values, (n,); the others are 0."""
+    """The rows with about these shares of their values, (n,); the others are set to 0."""
     if not isinstance(features, csr_matrix):
         return np.where(rng.random(features.shape) < shares[:, None], features, float32(0))
     share = np.repeat(shares, np.diff(features.indptr))
@@ -95,7 +96,7 @@ def thinned(features: Any, shares: ndarray, rng: np.random.Generator) -> Any:
 
 
 def mixtures(features: Any, rng: np.random.Generator) -> tuple[Any, ndarray]:
-    """Rows of a third of the values of three rows each, and which those are, int (n, 3)."""
+    """(mixtures, origins): rows with a third of the values of each of three rows, int (n, 3)."""
     n = features.shape[0]
     origin = np.stack([rng.permutation(n) for _ in range(N_MIXED)], axis=1)
     shares = np.full(n, 1 / N_MIXED)
@@ -106,7 +107,7 @@ def mixtures(features: Any, rng: np.random.Generator) -> tuple[Any, ndarray]:
 
 
 def unknown_in_place_of_removed(features: csr_matrix, thin: csr_matrix, n_words: int) -> csr_matrix:
-    """Thinned rows with a word that is unknown for each that was removed."""
+    """Thinned rows with an unknown word in place of each removed word."""
     n = thin.shape[0]
     n_unknown = words_in(features, n_words) - words_in(thin, n_words)
     before = (
@@ -120,7 +121,7 @@ def unknown_in_place_of_removed(features: csr_matrix, thin: csr_matrix, n_words:
 
 
 def words_in(features: csr_matrix, n_words: int) -> ndarray:
-    """How many known words each row has, (n,)."""
+    """The number of known words of each row, (n,)."""
     row = np.repeat(np.arange(features.shape[0]), np.diff(features.indptr))
     return np.bincount(row, features.data * (features.indices < n_words), features.shape[0])
 
@@ -128,8 +129,8 @@ def words_in(features: csr_matrix, n_words: int) -> ndarray:
 def random_words(
     features: Any, is_seen: ndarray | None, n_words: int | None, rng: np.random.Generator
 ) -> Any:
-    """Rows as long as these, of features at random: of text a few known words among unknown ones,
-    dense ones from other rows, one by one.
+    """Rows of random features: for text, as many words as these rows have, few of them known; for
+    dense features, each from another row.
     """
     if is_seen is None:
         return rng.permuted(features, axis=0)

@@ -1,9 +1,9 @@
 """Decisions from probabilities: a threshold for F1, and conformal sets of labels, both chosen on
 rows held out of training.
 
-They take the best labels of a row and their probabilities, as `Classifier.top_k` gives them. A set
-for a coverage c has all labels whose probability is at least t, the highest number for which the n
-held-out rows have
+Both use the best labels of a row and their probabilities, from `Classifier.top_k`. A set for a
+coverage c has all labels of probability at least t, the largest t for which the n held-out rows
+have
 
     Σ_i |set_i ∩ y_i| / |y_i|  >=  c (n + 1)                              y_i: the labels of row i
 
@@ -13,12 +13,12 @@ with B = 1). With one label a row it is split conformal prediction (Vovk, Gammer
 and the label is in the set with probability c. One threshold on the probability of the label gives
 the smallest sets on average (Sadinle, Lei & Wasserman 2019), of which some are empty.
 
-The rows are those that probabilities were calibrated on. On Bibtex, with 40 draws of 488 rows,
-coverage at .9 was .8994 (standard error .0016), by one draw ± .010; with half of them to calibrate
-on and half for the sets, .9015 (.0021) and ± .014.
+The rows are also those for calibration. On Bibtex, over 40 draws of 488 rows, coverage at .9 was
+.8994 (standard error .0016; ± .010 for one draw); with one half for calibration and the other for
+the sets, .9015 (.0021; ± .014).
 
-coverage.npy  float64 (2, m)  thresholds that differ, descending, the last 0; the sums above at each
-                              of them, the last n
+coverage.npy  float64 (2, m)  distinct thresholds, descending to 0; the sum above at each of them, n
+                              at the last
 """
 
 import math
@@ -32,18 +32,18 @@ from embedx.storage.folder import REMEDY
 from embedx.storage.schema import Array
 
 ARRAYS = {"coverage": Array(("sums of coverage", "thresholds"), ("float64",))}
-# Labels of a row that a threshold gives, at most.
+# Maximum number of labels of a row above a threshold.
 MAX_ABOVE = 100
-# Labels of a row that sets are chosen from; on Omniglot these have 95 % of the right ones, 300
-# have 77 %.
+# Maximum number of labels in a set; on Omniglot the best 1000 include 95 % of the right ones, the
+# best 300 77 %.
 MAX_IN_SET = 1000
-# With a tree, as many as the default beam finds in every row.
+# With a tree, the number that the default beam finds in every row.
 MAX_IN_SET_OF_TREE = 300
 DEFAULT_THRESHOLD = 0.5
 
 
 def check(arrays: Mapping[str, ndarray]) -> None:
-    """Raise `DataError` if there are sums of coverage that are none."""
+    """Raise `DataError` if the sums of coverage, if there are any, are not valid."""
     found = arrays.get("coverage", np.array([[0.0], [1.0]]))
     if (
         len(found) != 2
@@ -51,12 +51,12 @@ def check(arrays: Mapping[str, ndarray]) -> None:
         or found[0, -1] != 0
         or (np.diff(found) * [[-1], [1]] < 0).any()
     ):
-        problem = "no two rows, of thresholds that descend to 0 and sums that ascend"
+        problem = "must have two rows: thresholds that descend to 0, and sums that ascend"
         raise DataError("coverage.npy", None, problem, REMEDY)
 
 
 def coverage_sums(p: ndarray, is_right: ndarray, n_true: ndarray) -> ndarray:
-    """What `threshold_of` finds thresholds by, float64 (2, m).
+    """Thresholds and their sums of coverage, float64 (2, m), for `threshold_of`.
 
     p         float (n, k): probabilities of the best labels of each row; 0 for a label that was not
               found
@@ -70,8 +70,8 @@ def coverage_sums(p: ndarray, is_right: ndarray, n_true: ndarray) -> ndarray:
 
 
 def threshold_of(sums: ndarray, coverage: float) -> float:
-    """The probability from which on labels are in sets of this coverage. Raises `EmbedxError` where
-    no set has it.
+    """The minimum probability of labels in sets of this coverage. Raises `EmbedxError` if no
+    threshold reaches it.
     """
     n = sums[1, -1]
     enough = np.flatnonzero(sums[1, :-1] >= coverage * (n + 1) - 1e-9)
@@ -83,8 +83,7 @@ def threshold_of(sums: ndarray, coverage: float) -> float:
 
 
 def best_threshold(p: ndarray, is_right: ndarray, n_true: int) -> float:
-    """The probability from which on labels are to be predicted, so that micro-averaged F1 is
-    highest.
+    """The minimum probability of predicted labels that gives the highest micro-averaged F1.
 
     p, is_right  as for `coverage_sums`; n_true counts the labels of all rows
     """

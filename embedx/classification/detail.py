@@ -1,5 +1,5 @@
-"""What `embedx eval`, pages and figures show of a classifier beside its metrics: sentences for
-people, labels by frequency, confusions, calibration, and what a threshold costs.
+"""Details of a classifier's predictions for `embedx eval`, pages and figures, in addition to its
+metrics: sentences, labels by frequency, confusions, calibration, coverage at thresholds.
 """
 
 import math
@@ -25,9 +25,9 @@ from embedx.labeled.data import Labeled, Labels
 from embedx.runtime.progress import SILENT, Progress
 
 N_PREDICTIONS = 10
-# Suggestions that a person looks at.
+# Number of suggestions that a person is assumed to look at.
 N_SUGGESTIONS = 5
-# Of rows without a label that training has, for a sentence about them.
+# Minimum share of rows without a label of the training data, for a sentence about them.
 MIN_SHARE_TO_NAME = 0.01
 DASH = "–"
 
@@ -71,13 +71,12 @@ def predictions(classifier: Classifier, data: Labeled, progress: Progress = SILE
 
 @dataclass(frozen=True)
 class Detail:
-    """What predictions show, each part computed when it is asked for.
+    """Details of predictions, each computed on first use.
 
-    counts     in how many training rows each label is, int (n_labels,)
+    counts     int (n_labels,): number of training rows with each label
     name_of    the name of a label
-    decisions  how often each label is decided for and right; None where there are no probabilities
-               to decide by
-    threshold  of the decisions; None where each row is given its best label
+    decisions  number of times that each label is predicted and right; None without probabilities
+    threshold  of the predicted labels; None if the best label of each row is predicted
     """
 
     predicted: Predictions
@@ -88,7 +87,7 @@ class Detail:
 
     @cached_property
     def headlines(self) -> list[str]:
-        """Sentences for people: how many suggestions are right, of all labels and of rare ones."""
+        """Sentences on the share of suggestions that are right, for all labels and rare ones."""
         labels = self.predicted.labels
         return [
             *_of_suggestions(self.predicted),
@@ -156,7 +155,7 @@ def name_of_label(classifier: Classifier, label: int) -> str:
 
 
 def _of_suggestions(predicted: Predictions) -> list[str]:
-    """How many of the best labels are right, and how often the first is."""
+    """Sentences on how many of the best labels are right, and how often the first is."""
     labels = predicted.labels
     labelled = np.flatnonzero(labels.n_of_row)
     if not len(labelled):
@@ -177,8 +176,8 @@ def _of_suggestions(predicted: Predictions) -> list[str]:
 
 
 def _of_rows_without_known_label(labels: Labels, counts: ndarray) -> list[str]:
-    """How many of the labelled rows cannot be right, because training has none of their labels; no
-    sentence below MIN_SHARE_TO_NAME.
+    """A sentence on the rows whose labels are not in the training data, so that no prediction is
+    right; none if their share is below MIN_SHARE_TO_NAME.
     """
     trained = np.flatnonzero(counts)
     is_known = np.isin(labels.ids, trained)
@@ -191,7 +190,7 @@ def _of_rows_without_known_label(labels: Labels, counts: ndarray) -> list[str]:
 
 
 def _of_rarest(bins: Sequence[FrequencyBin], labels: Labels) -> list[str]:
-    """How often the rarest labels in training are found, of those that test rows have."""
+    """A sentence on how often the rarest labels of the training data are found in test rows."""
     k = 1 if (labels.n_of_row <= 1).all() else N_SUGGESTIONS
     tested = [rare for rare in bins if rare.occurrences and rare.name != answers.UNSEEN]
     if not tested:
@@ -214,7 +213,7 @@ def _of_100(share: float) -> str:
 
 
 def percent(value: float) -> str:
-    """A share as a table has it."""
+    """A share in percent, for a table."""
     return f"{100 * value:.1f} %" if math.isfinite(value) else DASH
 
 

@@ -16,11 +16,11 @@ from embedx.runtime.random_streams import HELD_OUT_ROWS
 
 @dataclass(frozen=True)
 class Division:
-    """Rows to train on, and others.
+    """The rows to train on, and the held-out ones.
 
-    validation  scored after each epoch, if there are any
-    unseen      what probabilities are calibrated on, if there are any: those of `validation`, else
-                rows that are held out for that
+    validation  scored after each epoch; None if there are none
+    unseen      rows for calibration: `validation`, or rows held out for that; None if there are
+                none
     """
 
     training: Labeled
@@ -29,7 +29,7 @@ class Division:
 
     @property
     def holds_out_for_calibration(self) -> bool:
-        """Whether rows are held out that nothing but calibration needs."""
+        """Whether rows are held out for calibration alone."""
         return self.unseen is not self.validation
 
 

@@ -1,4 +1,4 @@
-"""Settings that have an effect only with others, and their refusal where these are missing."""
+"""Settings that have an effect only with others, and their refusal without these."""
 
 from collections.abc import Iterator
 

@@ -72,8 +72,9 @@ if TYPE_CHECKING:
 
     from embedx.classification.parameters import ClassifierParameters
 
-# lbfgs is the default up to these numbers of weights, features × rows (some hundred megabytes of
-# memory for fifty tables), and of multiplications in a pass, values × rows (some seconds for ten).
+# lbfgs is the default up to these numbers of weights, features × output rows (a few hundred
+# megabytes for fifty tables), and of multiplications per pass, values × output rows (a few seconds
+# for ten passes).
 MAX_WEIGHTS = 5_000_000
 MAX_PRODUCTS = 1_000_000_000
 # scikit-learn's names, and one for `--score`, because `score` is a method.
@@ -91,19 +92,19 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A linear classifier whose loss, the objective, is a parameter: exact softmax, or one of its
     many approximations.
 
-    Parameters have the names and meanings of `embedx classify --help`. None, as there, is the
-    default that `embedx.classification.settings.ClassifySettings` or the objective declares;
-    `negatives` and others belong to it. What differs:
+    Parameters have the names and meanings of `embedx classify --help`, including settings of the
+    objective such as `negatives`. None is the default of `ClassifySettings` or of the objective.
+    Differences:
 
     objective     None: softmax; with weights "sparse" or "tree" what `embedx classify` chooses, ova
                   with the squared hinge on sparse data
     optimizer     None: lbfgs, to the optimum, for an objective that scores all rows (softmax, ova),
-                  if the data are not too large and no setting is given that only concerns
-                  stochastic optimizers; else as `embedx classify`
+                  if the data are not too large and no setting of stochastic optimizers is given;
+                  else as `embedx classify`
     l2            None: with lbfgs one over the sum of the sample weights, which is the penalty of
                   scikit-learn's LogisticRegression(C=1) and makes sure that there is an optimum;
                   else as `embedx classify`
-    weights       how those of labels are stored: "dense", "sparse" or "tree"; None chooses by size
+    weights       storage of the labels' weights, "dense", "sparse" or "tree"; None: by size
     class_weight  "balanced", or a dict of labels and their weights, 1 where there is none; a row of
                   several labels has the mean of their weights. They multiply sample_weight
     scaling       None: features are taken as they are
@@ -125,10 +126,10 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     type, or is an indicator matrix (n, n_labels), dense or sparse, of several; rows without any
     label, or with an empty text for one, count for nothing.
 
-    Several labels: an objective that gives each label a probability by itself (ova) predicts those
-    above 1/2, and its scores are above zero there. Under all others labels share one probability,
-    which does not say how many there are: `predict` marks only the most probable label. `top_k`
-    works for both.
+    Several labels: with an objective that has independent probabilities (ova), labels above 1/2 are
+    predicted; their scores are above zero. With all others the probabilities of the labels sum to
+    one, which does not say how many labels apply: `predict` marks only the likeliest. `top_k` works
+    for both.
 
     After `fit`: classes_, n_features_in_, feature_names_in_ (of data frames), n_iter_ (iterations
     of lbfgs or passes over the data), coef_, intercept_, and classifier_, the `Classifier` that was
@@ -145,7 +146,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         for name, default in PARAMETERS.items():
             setattr(self, name, parameters.get(name, default))
 
-    # By which scikit-learn knows the parameters.
+    # scikit-learn reads the parameters from it.
     __init__.__signature__ = signature(  # type: ignore[attr-defined]
         {"objective": None}, PARAMETERS
     )
@@ -166,12 +167,11 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         X              (n, n_features), dense or sparse, or n texts
         y              (n,) labels, or an indicator matrix (n, n_labels)
-        sample_weight  (n,): what the loss of each row is multiplied by; rows of weight 0 are left
-                       out. Steps take rows in an order that is drawn by their positions, so that
-                       rows with weights and the same rows repeated by hand give models that differ
-                       as by another random_state: of scikit-learn's checks
-                       check_sample_weight_equivalence_on_dense_data and …_on_sparse_data fail where
-                       training goes by steps
+        sample_weight  (n,): factor of the loss of each row; rows of weight 0 are left out. In
+                       training by steps, the random order of rows depends on their positions, so
+                       that weighted rows and rows repeated by hand give models that differ as by
+                       another random_state: scikit-learn's
+                       check_sample_weight_equivalence_on_dense_data and …_on_sparse_data then fail
 
         Raises ValueError for invalid data, `EmbedxError` for invalid settings and `DivergedError`
         when training diverges even at lower rates: the last good parameters, if any, are kept.
@@ -194,16 +194,16 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
         """Continue training with one pass over these rows.
 
-        It begins at the current parameters and optimiser state. `classes` are the labels of all
+        It starts from the current parameters and optimizer state. `classes` are the labels of all
         calls; if y is not an indicator matrix, the first call needs them, unless it follows a
-        `fit`. The rate of the steps is constant unless a schedule is given, which begins again at
-        each call. Noise is drawn, and a tree was built, by the labels of the first call. State that
-        an objective keeps per example is reset, because the examples are new. After a `fit` by
-        lbfgs the optimiser has no state, and its first steps are as long as those of a new run; to
-        `fit` and continue, give the same optimizer, such as adagrad, to both.
+        `fit`. The learning rate is constant unless a schedule is given, which starts again at each
+        call. Noise and trees use the label counts of the first call. An objective's state per
+        example is reset, because the examples are new. After a `fit` by lbfgs the optimizer has no
+        state, and its first steps are as long as those of a new run; to `fit` and continue, use the
+        same optimizer for both, such as adagrad.
 
-        Sparse weights of a `fit`, or of a model that was loaded, are trained anew on these rows and
-        become the mean of old and new ones, label by label, by their numbers of rows.
+        Sparse weights of a `fit`, or of a loaded model, are trained anew on these rows, then
+        averaged with the old ones, label by label, weighted by numbers of rows.
         """
         is_first = not hasattr(self, "classes_")
         if is_first:
@@ -230,7 +230,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         }
         if is_first:
             return self._train(data, self._new_objective(data), chosen, None)
-        # What training fixed for later data stays.
+        # The reader of the first training is kept.
         classifier = self.classifier_
         data = dataclasses.replace(data, known=classifier.known)
         chosen["score"] = EUCLIDEAN if classifier.by_distance else INNER_PRODUCT
@@ -313,13 +313,13 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def _keep(self, trained: TrainedClassifier, is_sparse: bool) -> None:
-        """Set what a training gives.
+        """Set the attributes of a fitted classifier.
 
-        is_sparse  of the features
+        is_sparse  whether features are sparse
         """
         self.classifier_: Classifier = trained.classifier
         if not is_sparse:
-            # The table is no larger than the data's; sums over features then hold in any order.
+            # The table is no larger than the data; sums over features then agree in any order.
             self.classifier_.arrays = _as_float64(self.classifier_.arrays)
         self.classifier_.parameters_changed()
         outcome = trained.outcome.without_state()
@@ -333,7 +333,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         parameters = self.get_params(deep=False)
         if isinstance(self.class_weight, Mapping):
-            # The weights of rows have it.
+            # Row weights include it.
             del parameters["class_weight"]
         parameters["score"] = self.score_function
         return typed_settings(parameters, FIELDS)
@@ -351,7 +351,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return new_objective(objectives.find(name), options)
 
     def _settings_of_lbfgs(self, data: Labeled) -> dict[str, Any]:
-        """The settings that go to the optimum, where no others are given."""
+        """The settings of lbfgs, if it is the default here; else none."""
         chosen: dict[str, Any] = {"optimizer": Lbfgs.name}
         if self.calibration is None:
             chosen["calibration"] = 0.0
@@ -361,13 +361,13 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return chosen
 
     def _is_for_lbfgs(self, objective: Objective, data: Labeled) -> bool:
-        """Whether to go to the optimum at once."""
+        """Whether lbfgs is given, or the default."""
         if self.optimizer is not None:
             return bool(self.optimizer == Lbfgs.name)
         return self._can_take_lbfgs(objective) and _is_small(objective, data)
 
     def _can_take_lbfgs(self, objective: Objective) -> bool:
-        """Whether all rows are scored, and no parameter is given that is for steps alone."""
+        """Whether all rows are scored, and no parameter of training by steps is given."""
         scores_all = objective.candidates[0] == "all" and self.sampler in (None, "all")
         has_dense_rows = self.labels != "one" and not asks_for_sparse(self.weights)
         parameters_of_steps = self._typed_settings().keys() & {
@@ -536,7 +536,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return labels if self._has_sparse_labels else labels.toarray()
 
     def _predicted_or_none(self, X: Any) -> ndarray | csr_matrix:
-        """As `predict` with `abstain`."""
+        """`predict` with `abstain`."""
         ids, marks = self.classifier_.decided_or_none(self._checked(X), self._threads)
         if self._is_multilabel:
             return marks if self._has_sparse_labels else marks.toarray()
@@ -650,10 +650,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"X is the text {X[:40]!r}; give a list of texts")
 
     def _features(self, X: Any) -> Any:
-        """Checked features as the engine takes them: arrays that can be written to.
-
-        With a hidden layer they are sparse.
-        """
+        """Checked features for the engine, in writable arrays; sparse with a hidden layer."""
         if not (self.hidden or issparse(X)):
             X = np.ascontiguousarray(X)
             return X if X.flags.writeable else X.copy()

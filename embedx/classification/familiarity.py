@@ -1,21 +1,22 @@
-"""What probabilities are worth by what is known of a row: factors fitted on held-out rows, as they
-are and damaged.
+"""Factors that lower the probabilities of rows with few known features, fitted on held-out rows,
+unchanged and damaged.
 
     p'(label) = f p(label),    f = sigmoid(w0 + w · terms),    w >= 0
 
 The terms of a row are
 
-    r s_1 + (1 - r) s_0   the score of its best label, shrunk to that of a row without features
-    r (s_1 - s_2)         the distance to the second best, shrunk alike
-    r                     sqrt(known / (known + unknown)), squared idf of its words; 1 without text
-    log(1 + n)            n: how many features of the model it has
+    r s_1 + (1 - r) s_0   the score of its best label, shrunk towards that of a row without features
+    r (s_1 - s_2)         the difference to the second best, shrunk alike
+    r                     sqrt(known / (known + unknown)), sums of the squared idf of its words; 1
+                          without text
+    log(1 + n)            n: its number of features of the model
 
-There are two factors, each the most likely one, with p f for the probability that the best label is
-right. The first is fitted on the rows as they are, with features removed and, of text, with words
-replaced by unknown ones and on rows of a few words at random, for which no label is right: it
-leaves the probabilities of rows like those of the training data nearly as they are. The second is
-fitted on mixtures of three rows too, as a stand-in for rows of labels that the model does not have.
-1 - f is then the probability that no label is right, "none of these".
+Two factors are fitted by maximum likelihood, where p f is the probability that the best label is
+right. The first is fitted on rows unchanged, on rows with features removed and, for text, on rows
+with words replaced by unknown ones and on rows of a few random words, for which no label is right:
+it hardly changes the probabilities of rows like those of the training data. The second is fitted on
+mixtures of three rows as well, which represent rows of unknown labels. 1 - f is then the
+probability that no label is right, "none of these".
 
 familiarity.npy  float64 (2, 6)  of each factor s_0, w0 and w
 """
@@ -44,10 +45,10 @@ MIN_P = 1e-6
 
 
 class Knowledge(NamedTuple):
-    """What is known of rows.
+    """How familiar rows are.
 
     share       float (n,): r above
-    n_features  int (n,): how many features of the model they have
+    n_features  int (n,): number of features of the model that each row has
     """
 
     share: ndarray
@@ -55,10 +56,10 @@ class Knowledge(NamedTuple):
 
 
 def check(arrays: Mapping[str, ndarray]) -> None:
-    """Raise `DataError` if there are factors that are none."""
+    """Raise `DataError` if the factors, if there are any, are not valid."""
     factors = arrays.get("familiarity", np.zeros((2, 2 + N_TERMS)))
     if factors.shape != (2, 2 + N_TERMS) or (factors[:, 2:] < 0).any():
-        problem = f"no two rows of {2 + N_TERMS} numbers, the last {N_TERMS} from 0 on"
+        problem = f"must have two rows of {2 + N_TERMS} numbers, the last {N_TERMS} not negative"
         raise DataError("familiarity.npy", None, problem, REMEDY)
 
 
@@ -90,7 +91,7 @@ def fit(terms: ndarray, p: ndarray, is_right: ndarray, row_weights: ndarray) -> 
     p         (n,): the probability of each row's best label, without the factor
     is_right  bool (n,)
     """
-    # Imported here: models that only predict do without its 20 MB.
+    # Imported here, because it takes 20 MB that prediction does not need.
     from scipy.optimize import minimize
 
     means = terms.mean(axis=0)
@@ -118,9 +119,9 @@ def fit(terms: ndarray, p: ndarray, is_right: ndarray, row_weights: ndarray) -> 
 def factors(
     arrays: Mapping[str, ndarray], knowledge: Knowledge, scores: ndarray, abstain: bool = False
 ) -> ndarray:
-    """f of rows, float32 (n,), by the factors of a model; 1 where it has none.
+    """The factor f of each row, float32 (n,); 1 if the model has none.
 
-    abstain  by the second factor, so that 1 - f is the probability that no label is right
+    abstain  use the second factor: 1 - f is the probability that no label is right
     """
     if "familiarity" not in arrays:
         return np.ones(len(scores), float32)
@@ -152,17 +153,17 @@ def with_none(ids: ndarray, p: ndarray, none_probability: ndarray) -> tuple[ndar
     return np.take_along_axis(ids, order, axis=1), np.take_along_axis(p, order, axis=1)
 
 
-# ---- what is known of rows
+# ---- the familiarity of rows
 
 
 def split(features: Any, n_features: int) -> tuple[Any, ndarray | None]:
-    """The features of the model, and how many words of each row are unknown, None where the reader
-    did not count them: a column after those of the features.
+    """(features of the model, number of unknown words per row), from features with a last column
+    that counts unknown words; None if the reader did not count them.
     """
     if not isinstance(features, csr_matrix) or features.shape[1] != n_features + 1:
         return features, None
     n_rows = features.shape[0]
-    known = copy.copy(features)  # a new matrix would be checked, which takes a request's time
+    known = copy.copy(features)  # scipy would check a new matrix, which takes longer than a request
     known.indptr = features.indptr.copy()
     known.resize(n_rows, n_features)
     unknown = np.zeros(n_rows)
@@ -174,7 +175,7 @@ def split(features: Any, n_features: int) -> tuple[Any, ndarray | None]:
 def knowledge_of(
     features: Any, n_unknown: ndarray | None, idf: ndarray | None, max_idf: float
 ) -> Knowledge:
-    """What is known of rows of features, before they are scaled."""
+    """The `Knowledge` of rows of features, before they are scaled."""
     if not isinstance(features, csr_matrix):
         n = np.count_nonzero(features, axis=1)
         return Knowledge((n > 0).astype(float64), n)

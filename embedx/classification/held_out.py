@@ -1,5 +1,5 @@
-"""What a classifier learns from rows that were held out of training: temperature, calibration,
-neighbours, what is known of rows, decisions.
+"""Fits everything that held-out rows are for: temperature, calibration, neighbours, familiarity,
+thresholds.
 """
 
 import dataclasses
@@ -32,12 +32,11 @@ def fit(
     progress: Progress,
     is_seen: np.ndarray | None = None,
 ) -> None:
-    """Fit all of these to the rows, if some have labels that were trained on.
+    """Fit all of these to held-out rows, if some have labels that were trained on.
 
-    index     the rows whose labels are blended (`neighbours.arrays_of`), if any are to be
+    index     the rows whose labels are blended (`neighbours.arrays_of`); None for no neighbours
     settings  resolved
-    is_seen   bool (n_features,): which features the rows that were trained on have; None where
-              features are dense
+    is_seen   bool (n_features,): the features that training rows have; None for dense features
     """
     features = None
     labels = Labels.of_rows([])
@@ -71,7 +70,7 @@ def _known_rows(classifier: Classifier, data: Labeled) -> tuple[Any, Labels]:
 def _fit_temperature(
     classifier: Classifier, features: Any, labels: Labels, threads: int | None
 ) -> None:
-    """Fit the temperature, on about TEMPERATURE_ROWS of the rows, evenly."""
+    """Fit the temperature on about TEMPERATURE_ROWS of the rows, evenly spaced."""
     step = -(-len(labels) // calibration.TEMPERATURE_ROWS)
     rows_used = slice(None, None, step)
     labels_used = labels.rows(rows_used)
@@ -164,9 +163,8 @@ def _add_neighbours(
     settings: ClassifySettings,
     progress: Progress,
 ) -> None:
-    """Give the classifier neighbours: with `auto` only if held-out rows gain by them.
-
-    Held-out rows choose the blend, where there are enough.
+    """Add neighbours to the classifier; with `auto` only if they improve the precision of held-out
+    rows. With enough held-out rows, these also choose the blend.
     """
     wanted = settings.neighbours
     threads = settings.threads
@@ -213,7 +211,7 @@ def _add_neighbours(
 def _chosen_blend(
     classifier: Classifier, features: Any, labels: Labels, wanted: str, threads: int
 ) -> tuple[ChosenBlend, np.ndarray, np.ndarray]:
-    """The blend that held-out rows choose, their best labels and the probabilities of these."""
+    """(blend, ids, probabilities): the blend chosen by held-out rows, and their best labels."""
     parts = classifier.best(features, CANDIDATES, threads=threads)
     ids, p = all_rows((ids, classifier.probabilities(scores)) for _, ids, scores in parts)
     chosen = neighbours.chosen(

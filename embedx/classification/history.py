@@ -1,5 +1,5 @@
-"""What is noted of a classifier's training after each epoch: loss, scores on validation data, the
-best parameters.
+"""The training history of a classifier: loss and validation scores of each epoch, and the
+parameters of the best one.
 """
 
 import math
@@ -17,13 +17,13 @@ from embedx.training.state import TrainState
 
 # See `ClassifierRun`.
 Watch = Callable[[Classifier, int, float], dict[str, float]]
-# Measures on validation data that the history has.
+# Measures on validation data in the history.
 NOTED = ("log_likelihood", "accuracy", "p@1", "ndcg@5")
 
 
 @dataclass
 class History:
-    """What is noted after each epoch, and the parameters of the best one."""
+    """The records of all epochs, and the parameters of the best one."""
 
     classifier: Classifier
     validation: Labeled | None
@@ -31,7 +31,7 @@ class History:
     settings: ClassifySettings
     watch: Watch | None
     progress: Progress
-    # What fitting the sampler took.
+    # Seconds for fitting the sampler.
     seconds_before: float
     epochs: list[dict[str, Any]] = field(default_factory=list)
     best: dict[str, np.ndarray] | None = None
@@ -39,7 +39,7 @@ class History:
     waited: int = 0
 
     def state(self) -> TrainState:
-        """What was noted so far."""
+        """The history so far, for a checkpoint."""
         state = TrainState()
         for name in ("epochs", "best", "best_value", "waited"):
             state.add_attribute(f"history.{name}", self, name)
@@ -50,7 +50,7 @@ class History:
         return self.validation is not None or self.watch is not None
 
     def note(self, epoch: int, loss: float | None, seconds_passed: float) -> bool:
-        """Note an epoch whose parameters the classifier holds; whether to stop."""
+        """Record an epoch, with the classifier's current parameters; return whether to stop."""
         seconds_passed += self.seconds_before
         entry: dict[str, Any] = {
             "epoch": epoch + 1,
@@ -65,7 +65,7 @@ class History:
         return self.waited >= self.settings.patience
 
     def _validate(self, validation: Labeled, epoch: int, loss: float | None) -> dict[str, float]:
-        """The noted measures on validation data; the parameters are kept if they are the best."""
+        """The measures on validation data; keeps the parameters if they are the best so far."""
         measures = self.classifier.evaluate(validation, threads=self.settings.threads)
         name = self._measure_of(validation)
         value = measures[name]
@@ -80,7 +80,7 @@ class History:
         return {name: measures[name] for name in NOTED if name in measures}
 
     def _measure_of(self, validation: Labeled) -> str:
-        """The measure that the best epoch is highest by: likelihood, or nDCG of several labels."""
+        """The measure that decides the best epoch: likelihood, or nDCG for several labels."""
         takes_one = self.settings.labels in ("first", "lowest-id")
         if takes_one or (validation.labels.n_of_row <= 1).all():
             return "log_likelihood"

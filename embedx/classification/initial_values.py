@@ -1,4 +1,4 @@
-"""What training by steps, or to the optimum, starts from: biases, and the optimizer's state."""
+"""Initial values of training by steps or by L-BFGS: biases, and the optimizer's state."""
 
 import numpy as np
 from numpy import float32, ndarray
@@ -9,17 +9,17 @@ from embedx.labeled.data import Labels
 from embedx.objectives.contract import Objective
 from embedx.optimizers.contract import PER_ROW, STATELESS, UpdateRule
 
-# About what a float32 can be.
+# About the largest float32.
 MAX_STATE = 1e38
-# The smallest gradients of the hidden layer that count where scores are distances, in gradients of
-# one positive.
+# Initial accumulator of the hidden layer where scores are distances, in gradients of one positive:
+# much smaller gradients are rounding errors.
 LEAST_OF_HIDDEN = 1e-3
 
 
 def weighted_counts(labels: Labels, weights: ndarray, counts: ndarray) -> ndarray:
-    """How often each label occurs, by the weights of its rows.
+    """The summed weights of the rows of each label.
 
-    weights  (n_rows,), 1 on average; or empty, which leaves `counts`
+    weights  (n_rows,), 1 on average; if empty, `counts` are returned
     """
     if not len(weights):
         return counts
@@ -47,8 +47,8 @@ def first_state(
     """Initial state of the optimizer, for each weight of an output row or for each row.
 
     It is the square of `initial_gradient` gradients of one positive in a minibatch. From zero, the
-    first step of a weight by Adagrad would be as long for a gradient of next to nothing, of a label
-    with a probability of 1/1000 say, as for any other.
+    first step of Adagrad would have the same length for any gradient, even a tiny one of a label of
+    probability 1/1000.
     """
     if optimizer.keeps == STATELESS or optimizer.is_ema:
         return 0.0
@@ -75,9 +75,8 @@ def first_hidden_state(
 ) -> float:
     """Initial state of the optimizer for the hidden layer; 0 unless scores are distances.
 
-    While all output rows are alike, the coefficients of an input add up to zero, and so does its
-    gradient, -2h times their sum, but for rounding: from zero, Adagrad would take a whole step
-    along that.
+    While all output rows are equal, the coefficients of an input sum to zero, and its gradient, -2h
+    times their sum, is a rounding error: from zero, Adagrad would take a whole step along it.
     """
     if settings.score != EUCLIDEAN or not settings.hidden:
         return 0.0

@@ -1,4 +1,4 @@
-"""What the predictions of a classifier show, as figures of matplotlib, by their kind."""
+"""Figures of a classifier's predictions by matplotlib, by kind."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-# of the rows accepted, between the thresholds that are written beside their points
+# Minimum difference of the accepted shares of two thresholds that are written next to their points.
 MIN_SHARE_BETWEEN_NAMES = 0.05
 
 
 def figure(detail: Detail, kind: str, name: str, ax: "Axes | None") -> "Axes":
-    """The Axes with a figure of that kind. Raises `EmbedxError` where there is none.
+    """The Axes with a figure of that kind. Raises `EmbedxError` for an unknown kind.
 
-    name  of the classifier
+    name  name of the classifier
     """
     check_kind(kind, ("differences", *FIGURES))
     return FIGURES[kind](detail, figures.as_text(name), ax)

@@ -1,4 +1,4 @@
-"""What the predictions of a classifier show, as data frames of pandas, by their kind."""
+"""Data frames of a classifier's predictions, by kind."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
@@ -13,7 +13,7 @@ from embedx.runtime.frames import data_frame
 
 
 def frame(detail: Detail, kind: str) -> Any:
-    """A `pandas.DataFrame` of that kind. Raises `EmbedxError` where there is none."""
+    """A `pandas.DataFrame` of that kind. Raises `EmbedxError` for an unknown kind."""
     check_kind(kind, ("metrics", *FRAMES))
     return FRAMES[kind](detail)
 
@@ -70,9 +70,9 @@ def confusion(detail: Detail) -> Any:
 
 
 def confusion_of(detail: Detail) -> ConfusionMatrix:
-    """The confusion matrix; raises `InapplicableError` where there is none."""
+    """The confusion matrix; raises `InapplicableError` unless each row has one label."""
     if detail.confusion is None:
-        problem = "needs two labels or more, and one for each row"
+        problem = "needs at least two labels, and exactly one for each row"
         raise InapplicableError("kind", "confusion", problem)
     return detail.confusion
 

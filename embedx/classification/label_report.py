@@ -1,5 +1,5 @@
-"""Classifiers scored on test data, as by `embedx eval --test` and `embedx.evaluate`: one alone, or
-several beside each other and beside the predictions of another program.
+"""Scores of classifiers on test data, for `embedx eval --test` and `embedx.evaluate`: of one, of
+several side by side, or beside the predictions of another program.
 """
 
 import dataclasses
@@ -41,9 +41,9 @@ Metrics = dict[str, float]
 
 @dataclass(frozen=True)
 class LabelTests:
-    """Files of test data, which each classifier reads by its own features and labels.
+    """Files of test data; each classifier reads them with its own features and labels.
 
-    predictions  labels that another program suggests for the same rows, if there are any
+    predictions  file of labels that another program suggests for the same rows
     """
 
     test: str
@@ -93,7 +93,7 @@ class LabelReport(Metrics):
     sides        their names, that of the classifier first
     metrics      those of each side
     differences  of two sides: how much higher the first scores, paired by rows
-    detail       of one classifier alone: what its predictions show
+    detail       details of the predictions, for a single classifier
     """
 
     def __init__(
@@ -192,8 +192,9 @@ class LabelReport(Metrics):
         Raises `InapplicableError` where there are none.
         """
         if not self.differences:
-            problem = "needs two sides"
-            raise InapplicableError("kind", "differences", problem, "evaluate one against another")
+            problem = "needs two classifiers"
+            remedy = "evaluate one against another"
+            raise InapplicableError("kind", "differences", problem, remedy)
         return {
             name: (self.differences[name].value, *self.differences[name].interval())
             for name in PAIRED_METRICS
@@ -201,10 +202,10 @@ class LabelReport(Metrics):
         }
 
     def _detail_for(self, kind: str) -> Detail:
-        """What predictions show; raises `InapplicableError` where there are several sides."""
+        """The details of predictions; raises `InapplicableError` if there are several sides."""
         if self.detail is None:
-            problem = "is of one classifier alone"
-            raise InapplicableError("kind", kind, problem, "evaluate it without others")
+            problem = "is for a single classifier"
+            raise InapplicableError("kind", kind, problem, "evaluate one at a time")
         return self.detail
 
 
@@ -286,7 +287,7 @@ def _names_of(models: Sequence[Classifier | str]) -> list[str]:
 def paired_differences(
     first: Mapping[str, Score], second: Mapping[str, Score]
 ) -> dict[str, Estimate]:
-    """How much higher the first scores, by metric, where both have it for the same rows."""
+    """The paired difference of each metric that both have for the same rows."""
     differences = {}
     for name in first.keys() & second.keys():
         sides = ([first[name]], [second[name]])
@@ -300,6 +301,6 @@ def note_probabilities(model: Classifier, progress: Progress) -> None:
     """Log it if the scores of the objective are not log-probabilities."""
     if not model.has_probabilities:
         progress.note(
-            f"{model.objective.name} has no probabilities of its own; those shown are a softmax of"
-            " its scores"
+            f"{model.objective.name} defines no probabilities; those shown are a softmax of its"
+            " scores"
         )

@@ -1,11 +1,11 @@
 """A tree over labels with sparse weights at its nodes: the output rows of `--weights sparse` and
 `--weights tree`.
 
-The labels are the leaves. A node has a binary classifier of its own, "is one of the labels below me
-among the input's", trained on inputs that reach its parent, and the probability of a label is the
-product over the nodes on its path. A beam search finds the likeliest labels: at each level it
-continues from the likeliest nodes only. Without levels of clusters between, all labels are children
-of the root, and the search is exact.
+The labels are the leaves. Each node has a binary classifier for "the input has a label below this
+node", trained on inputs that reach its parent; the probability of a label is the product over the
+nodes on its path. A beam search finds the likeliest labels: at each level it continues from the
+likeliest nodes only. Without levels of clusters all labels are children of the root, and the search
+is exact.
 """
 
 import math
@@ -23,19 +23,19 @@ from embedx.labeled.data import offsets_of
 from embedx.storage.folder import DESCRIPTION, REMEDY
 from embedx.storage.schema import Array
 
-# Scores computed at a time, and rows.
+# Maximum numbers of scores, and of rows, that are computed at a time.
 BLOCK_FLOATS = 1 << 23
 MAX_ROWS = 1 << 13
-# Labels of each tree whose probabilities are averaged, made to sum to one, or blended with
+# Number of labels of each tree whose probabilities are averaged, normalised, or blended with
 # neighbours.
 CANDIDATES = 100
-# Types of counts; the smaller one where it suffices.
+# Types of counts; the smaller one is used if it suffices.
 COUNTS = ("uint16", "int32")
 ARRAYS = {
-    # for each level the number of its tree, and those of groups, nodes, feature rows and weights
+    # For each level its tree, and its numbers of groups, nodes, feature rows and weights.
     "tree_levels": Array(("levels", "facts of a level"), ("int64",)),
     "tree_first_node": Array(("groups and levels",), ("int64",)),
-    # features for which a group has weights
+    # The number of features for which a group has weights.
     "tree_n_rows": Array(("groups",), ("int32",)),
     "tree_features": Array(("feature rows",), ("int32",), indexes="features"),
     "tree_n_weights": Array(("feature rows",), COUNTS),
@@ -106,7 +106,7 @@ def arrays_of(trees: Sequence[LabelTree]) -> dict[str, ndarray]:
 
 
 def _parts_of(level: Level) -> tuple[ndarray, ...]:
-    """What a level has in each of LEVEL_ARRAYS."""
+    """The part of each of LEVEL_ARRAYS that belongs to a level."""
     return (
         level.first_node,
         np.diff(level.first_row).astype(int32),
@@ -119,7 +119,7 @@ def _parts_of(level: Level) -> tuple[ndarray, ...]:
 
 
 def _in_smaller_type(numbers: ndarray) -> ndarray:
-    """Numbers that are not negative, as uint16 where it has all of them, else as int32."""
+    """Non-negative numbers as uint16 if they fit, else as int32."""
     fits = numbers.max(initial=0) < 1 << 16
     return numbers.astype(np.uint16 if fits else int32)
 
@@ -128,7 +128,7 @@ def trees_of(arrays: Mapping[str, ndarray], n_features: int, n_labels: int) -> l
     """The trees in the arrays of a model. Raises `EmbedxError` where these do not fit together."""
     for name in ARRAYS:
         if name not in arrays:
-            problem = f"names no array `{name}`, which a model with sparse weights has"
+            problem = f"names no array `{name}`, which a model with sparse weights needs"
             raise DataError(DESCRIPTION, None, problem)
     facts = arrays["tree_levels"]
     _check_facts(facts)
@@ -171,7 +171,7 @@ def _check_facts(facts: ndarray) -> None:
 
 
 def _split(array: ndarray, sizes: ndarray, name: str) -> list[ndarray]:
-    """The parts of an array, of these sizes. Raises `EmbedxError` if they do not make it up."""
+    """The parts of an array, of these sizes. Raises `EmbedxError` if they do not add up to it."""
     _check(len(array) == sizes.sum(), name)
     return np.split(array, np.cumsum(sizes)[:-1])
 
@@ -187,7 +187,7 @@ def _level(
     *,
     n_features: int,
 ) -> Level:
-    """A level from its arrays. Raises `EmbedxError` where a number leads out of them."""
+    """A level from its arrays. Raises `EmbedxError` if an index is out of range."""
     checks.require(checks.wrong_offsets(first_node, len(bias)), "tree_first_node.npy")
     _check(bool((n_rows >= 0).all()), "tree_n_rows")
     _check(bool((n_weights >= 0).all()), "tree_n_weights")
@@ -217,7 +217,7 @@ def _are_children(child: ndarray, first_weight: ndarray, widths: ndarray) -> boo
 
 
 def rows_at_a_time(trees: Sequence[LabelTree], beam: int) -> int:
-    """How many rows `search` takes, so that its scores stay in memory."""
+    """The number of rows for a call of `search`, so that its scores fit into memory."""
     most_scores = 1
     for tree in trees:
         root, *others = tree.levels
@@ -236,12 +236,12 @@ def search(
 ) -> BestNodes:
     """The k labels with the highest probabilities, best first, found by a beam search.
 
-    The probability is the mean over trees; a label that a tree has not found counts 0 there. Labels
-    that were not found come last, the lower first, with probability 0.
+    The probability is the mean over trees; a label that a tree did not find has 0 there. Labels
+    that no tree found come last, by id, with probability 0.
 
     features          csr_matrix float32 (n, n_features)
     beam              nodes of each level from which the search continues
-    log_probability   of nodes by themselves, from their scores: `Objective.log_label_probability`
+    log_probability   `Objective.log_label_probability`: of nodes given their parents, from scores
     """
     n_per_tree = k if len(trees) == 1 else max(k, CANDIDATES)
     labels = []

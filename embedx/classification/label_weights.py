@@ -1,4 +1,4 @@
-"""Everything that decides about `--weights`, how the weights of the labels are stored and trained.
+"""All decisions about `--weights`: how the weights of labels are stored and trained.
 
     weights  candidates of the loss  trained by                         trainer
     dense    any                     steps on minibatches               StepTrainer
@@ -8,13 +8,13 @@
              a loss of its own
     tree     the same                the same, a level after another    LabelwiseTrainer
 
-`choose_weights` chooses where the user did not; `training_method` says which trainer that takes
-(trainers.py has them), `trains_sparse_rows` tells the two kinds of steps apart, and `tree_depth`
-how deep a tree is: 0, a single level of all labels, where one leaf holds them all.
-`unmet_condition` is what sparse weights and trees need of the data and of other settings,
-WEIGHTS_OF_SETTING which settings need them; the refusals of both are below.
+`choose_weights` chooses the default; `training_method` the trainer (trainers.py);
+`trains_sparse_rows` distinguishes the two kinds of steps; `tree_depth` is the depth of a tree, 0
+for a single level of all labels. `unmet_condition` is what sparse weights and trees need of the
+data and of other settings; WEIGHTS_OF_SETTING are the settings that need such weights. The refusals
+of both are below.
 
-These look at the weights that were chosen, or asked for:
+Other places that depend on the weights:
 
     objective_choice.py       ova is the default for sparse weights and for many labels
     effects.py                settings of other weights are refused before data are read
@@ -61,14 +61,14 @@ from embedx.objectives.contract import Objective
 from embedx.optimizers.dcd import DualCoordinateDescent
 from embedx.optimizers.lbfgs import Lbfgs
 
-# Weights of drawn rows, from which on they are sparse by default.
+# Number of weights up to which they are dense by default where rows are drawn.
 MAX_DENSE_SAMPLED = 250_000_000
-# Weights where all rows are scored, from which on they are sparse by default.
+# Number of weights up to which they are dense by default where all rows are scored.
 MAX_DENSE = 10_000_000
-# With fewer labels weights are dense where validation data are to stop the training.
+# With fewer labels, weights are dense by default if validation data stop the training.
 FEW_LABELS = 20_000
 
-# Settings that have an effect only with some weights, and these.
+# Settings that have an effect only with certain weights.
 WEIGHTS_OF_SETTING = {
     **dict.fromkeys(TREE_SETTINGS, (TREE,)),
     "weight_threshold": (SPARSE, TREE),
@@ -84,7 +84,7 @@ class Method(Enum):
 
 
 def asks_for_sparse(weights: str | None) -> bool:
-    """Whether the user asks for sparse weights, in a tree or not."""
+    """Whether sparse weights are set, with or without a tree."""
     return weights in (SPARSE, TREE)
 
 
@@ -92,7 +92,7 @@ def asks_for_sparse(weights: str | None) -> bool:
 
 
 def choose_weights(settings: ClassifySettings, problem: Problem) -> Choice:
-    """Dense unless there are too many; a tree where it saves a large part of the time."""
+    """Dense unless there are too many weights; a tree if it saves much of the time."""
     data = problem.data
     if unmet_condition(settings, problem) is not None:
         return Choice(DENSE)
@@ -108,9 +108,8 @@ def choose_weights(settings: ClassifySettings, problem: Problem) -> Choice:
 
 
 def prefers_dense(settings: ClassifySettings, problem: Problem) -> bool:
-    """Whether labels that are scored independently have dense weights by default: there are few
-    weights that dual coordinate descent could not train, or few labels whose validation data stop
-    the training.
+    """Whether independent labels have dense weights by default: if there are few weights and dual
+    coordinate descent does not apply, or few labels and validation data stop the training.
     """
     data = problem.data
     is_dual = settings.optimizer == DualCoordinateDescent.name or takes_dual(settings, problem)
@@ -121,7 +120,7 @@ def prefers_dense(settings: ClassifySettings, problem: Problem) -> bool:
 
 
 def size_of(data: Labeled) -> str:
-    """The reason of a choice by the size of the output layer."""
+    """The size of the output layer, as the reason of a choice."""
     return f"{data.n_labels:,} labels, {data.n_features:,} features"
 
 
@@ -129,7 +128,7 @@ def size_of(data: Labeled) -> str:
 
 
 def training_method(settings: ClassifySettings, objective: Objective) -> Method:
-    """How resolved settings train."""
+    """The method of training, by resolved settings."""
     if settings.optimizer == Lbfgs.name:
         return Method.OPTIMUM
     if settings.weights == TREE:
@@ -153,9 +152,7 @@ def trains_sparse_rows(settings: ClassifySettings, objective: Objective) -> bool
 
 
 def tree_depth(n_labels: int, settings: ClassifySettings) -> int:
-    """How often labels are divided in two until a leaf has at most `leaf_size` of them; 0 where
-    there is no tree.
-    """
+    """The number of halvings until a leaf has at most `leaf_size` labels; 0 without a tree."""
     if settings.weights != TREE:
         return 0
     depth = 0
@@ -168,7 +165,7 @@ def tree_depth(n_labels: int, settings: ClassifySettings) -> int:
 
 
 def unmet_condition(settings: ClassifySettings, problem: Problem) -> Text | None:
-    """What sparse weights or a tree would need and do not have here; None if they can be."""
+    """What sparse weights or a tree need and do not have here; None if nothing is missing."""
     is_tree = settings.weights == TREE
     would_be_labelwise = is_tree or scores_labels_independently(settings, problem.objective)
     needs = [*_needs_of_sparse(settings, problem)]
@@ -180,7 +177,7 @@ def unmet_condition(settings: ClassifySettings, problem: Problem) -> Text | None
 
 
 def _needs_of_sparse(settings: ClassifySettings, problem: Problem) -> Iterator[tuple[bool, Text]]:
-    """What all sparse weights need, and whether it is met."""
+    """Conditions of all sparse weights: (whether it is met, what is needed)."""
     yield problem.data.is_sparse, "sparse features; these are dense"
     yield not settings.hidden, ("no ", Setting("hidden"), " layer")
     yield settings.optimizer != Lbfgs.name, ("a stochastic ", Setting("optimizer"))
@@ -191,7 +188,7 @@ def _needs_of_sparse(settings: ClassifySettings, problem: Problem) -> Iterator[t
 def _needs_of_labelwise(
     settings: ClassifySettings, objective: Objective
 ) -> Iterator[tuple[bool, Text]]:
-    """What training one label after another needs, and whether it is met."""
+    """Conditions of training one label after another: (whether it is met, what is needed)."""
     sum_over_labels = f"a loss that is a sum over labels, such as that of ova, not {objective.name}"
     yield has_label_losses(objective), sum_over_labels
     yield settings.sampler == ALL_ROWS, Setting("sampler", ALL_ROWS)
@@ -215,7 +212,7 @@ def _needs_of_labelwise(
 def _needs_of_sparse_steps(
     settings: ClassifySettings, objective: Objective
 ) -> Iterator[tuple[bool, Text]]:
-    """What steps on sparse rows need, and whether it is met."""
+    """Conditions of steps on sparse rows: (whether it is met, what is needed)."""
     yield not settings.l2, ("no ", Setting("l2"), " where labels are not independent")
     yield (
         settings.sampler != ALL_ROWS,
@@ -237,15 +234,15 @@ def needed_weights(name: str) -> Text:
 
 
 def conditions_of_weights(settings: ClassifySettings) -> Iterator[tuple[str, bool, Text]]:
-    """Settings that apply only with some weights, whether they may do so here, and what they need.
-    Weights that are still to be chosen may be any.
+    """(setting, whether it may apply, what it needs) for the settings of certain weights; weights
+    that are not chosen yet may be any.
     """
     for name, weights in WEIGHTS_OF_SETTING.items():
         yield name, settings.weights is None or settings.weights in weights, needed_weights(name)
 
 
 def refuse_weights(settings: ClassifySettings, problem: Problem) -> SettingError | None:
-    """Sparse weights or a tree where something that they need is missing."""
+    """Sparse weights and trees need certain data and settings."""
     unmet = unmet_condition(settings, problem)
     if settings.weights == DENSE or unmet is None:
         return None
@@ -253,7 +250,7 @@ def refuse_weights(settings: ClassifySettings, problem: Problem) -> SettingError
 
 
 def refuse_settings_of_weights(settings: ClassifySettings, problem: Problem) -> SettingError | None:
-    """Settings of a tree, or of sparse weights, where weights were chosen otherwise."""
+    """Settings of a tree, or of sparse weights, need such weights."""
     for name, has_effect, need in conditions_of_weights(settings):
         if problem.is_given(name) and not has_effect:
             chosen = ("; here weights are ", str(settings.weights))

@@ -9,9 +9,8 @@ node is trained on the examples that reach its parent: those with a label below 
 those for which the levels above, already trained, put the parent among the likeliest nodes, as they
 will be in prediction ("matcher-aware negatives" of PECOS, Yu et al. 2022).
 
-A pass of the trainer is a level of a tree, and a chunk one of its tiles (engine/tiles.py), which
-nothing but the level above has an influence on: the result does not depend on the number of
-threads.
+An epoch of the trainer is a level of a tree, and a chunk one of its tiles (engine/tiles.py). A tile
+depends on the level above alone, so the result does not depend on the number of threads.
 """
 
 import time
@@ -51,7 +50,7 @@ from embedx.training.schedule import Schedule
 from embedx.training.state import TrainState
 from embedx.training.strategy import Strategy, Tally, Wrap
 
-# Examples that are looked up at a time.
+# Number of examples that are searched in a tree at a time.
 MATCHED_ROWS = 1 << 14
 
 
@@ -72,11 +71,11 @@ class TrainedTile(NamedTuple):
 
 
 class LevelInputs(NamedTuple):
-    """What is trained level by level, and how; workers of a cluster are sent it.
+    """The inputs of training level by level, which are sent to the workers of a cluster.
 
     settings  resolved
-    features  csr_matrix float32, those of `examples`
-    counts    int64 (n_labels,)  how often each label occurs
+    features  csr_matrix float32, of `examples`
+    counts    int64 (n_labels,): number of occurrences of each label
     """
 
     objective: Objective
@@ -91,10 +90,10 @@ class LevelInputs(NamedTuple):
 class LabelwiseTraining(Strategy):
     """Trains the levels of trees, one after another.
 
-    is_distributed  the tiles are trained by other machines
+    is_distributed  whether other machines train the tiles
 
-    Losses of one tile say nothing of those of another, so that the trainer cannot judge them; by
-    the dual a run cannot diverge.
+    The guard is off: losses of different tiles are not comparable, and with dual coordinate descent
+    a run cannot diverge.
     """
 
     is_guarded = False
@@ -124,16 +123,17 @@ class LabelwiseTraining(Strategy):
         self.workers = [self._new_worker() for _ in range(n_workers)]
 
         self.trained: list[list[Level]] = [[] for _ in self.plans]
-        # by tile of the level that is under way
+        # Tiles of the current level, by number.
         self.done: dict[int, TrainedTile] = {}
-        # mean over examples and trees, of the last epoch, over the labels that an example reached
+        # Loss of the last epoch, summed over the labels that an example reached; mean over examples
+        # and trees.
         self.loss = 0.0
 
     def _set_examples(self, features: csr_matrix, examples: Examples) -> None:
-        """Set the examples, divided by the length of the inputs, and their weights.
+        """Set the examples, divided by the norm of the inputs, and their weights.
 
-        The weights of labels are divided by it after training, so that the penalty, the threshold
-        and the rates by default mean the same whatever the scale of the features.
+        The weights of labels are divided by the same norm after training, so that the penalty, the
+        threshold and the default rates do not depend on the scale of the features.
         """
         has_weights = examples.weight.size > 0
         self.length = input_length(features, examples.weight if has_weights else None)
@@ -148,7 +148,7 @@ class LabelwiseTraining(Strategy):
         self.example = np.repeat(np.arange(len(n_of_row), dtype=int32), n_of_row)
         self.n_labelled = max(int(np.count_nonzero(is_labelled)), 1)
         self.weights = examples.weight.astype(float64)
-        # the sum of the weights of the examples that have labels
+        # Sum of the weights of the examples with labels.
         self.labelled_weight = float(self.n_labelled)
         if has_weights:
             self.labelled_weight = float(self.weights[is_labelled].sum())
@@ -163,10 +163,10 @@ class LabelwiseTraining(Strategy):
             self.place[t, tree.labels] = np.arange(len(tree.labels))
 
     def tile_plan(self, n_members: int, rate: float, key: uint64) -> tiles.TilePlan:
-        """How a tile of a group of `n_members` examples is trained.
+        """The plan for a tile of a group of `n_members` examples.
 
-        The penalty belongs to the mean loss over all examples, where those that do not reach the
-        group have none; and to weights of inputs as they were.
+        The penalty is relative to the mean loss over all examples, where those that do not reach
+        the group have loss 0, and to weights of unscaled inputs.
         """
         settings = self.settings
         l2 = self.optimizer.l2 / self.length**2
@@ -214,7 +214,7 @@ class LabelwiseTraining(Strategy):
 
     @property
     def level(self) -> int:
-        """The number of the level that is under way; that of all levels when there is none."""
+        """The number of the current level; the number of levels when all are trained."""
         return sum(map(len, self.trained))
 
     def is_of_labels(self, level: int) -> bool:
@@ -223,7 +223,7 @@ class LabelwiseTraining(Strategy):
         return plan is self.plans[t].levels[-1]
 
     def prepare(self, level: int) -> None:
-        """Begin a level; done while no thread trains."""
+        """Begin a level; called while no thread trains."""
         if self.is_distributed:
             return
         t, plan = self.levels[level]
@@ -233,9 +233,8 @@ class LabelwiseTraining(Strategy):
         self.bias = self._first_biases(plan)
 
     def _first_biases(self, plan: LevelPlan) -> ndarray:
-        """The biases that training starts from, float32 (n_nodes,).
-
-        They are zero, or predict how often each node occurs among the examples that reach it.
+        """Initial biases, float32 (n_nodes,): zero, or those that predict the frequency of each
+        node among the examples that reach it.
         """
         biases = np.zeros(plan.n_nodes, float32)
         if self.settings.bias == "frequency":
@@ -247,7 +246,7 @@ class LabelwiseTraining(Strategy):
         return biases
 
     def _sizes(self, examples: Csr) -> ndarray:
-        """The sums of the weights of each list of examples; without weights their numbers."""
+        """The summed weight of the examples of each row; without weights, their number."""
         sizes = np.diff(examples.indptr)
         if not self.weights.size:
             return sizes
@@ -298,16 +297,13 @@ class LabelwiseTraining(Strategy):
         weights = tiles.kept_weights(groups, first, last, plan, worker, n_features)
         self.done[chunk] = TrainedTile(*weights, self.bias[first:last].copy(), loss)
 
-        # The loss of a row is the sum over the labels that it reaches; that of the nodes above is
-        # none of labels.
+        # The loss of a row is the sum over the labels that it reaches; nodes above do not count.
         is_of_labels = self.is_of_labels(epoch)
         n_rows = n_members * (last - first) / self.scores_of_row
         return Tally(loss * is_of_labels, n_rows * is_of_labels, last - first)
 
     def finish_level(self, level: int) -> None:
-        """Keep a level, with those of its tiles that are trained; the probability of other nodes is
-        next to nothing.
-        """
+        """Build a level from its trained tiles; nodes of other tiles get a probability near 0."""
         t, plan = self.levels[level]
         is_of_labels = self.is_of_labels(level)
         bias = np.full(plan.n_nodes, self._score_of_unseen(), float32)
@@ -317,7 +313,7 @@ class LabelwiseTraining(Strategy):
             factor, offset = self._scaling(t)
 
         weights = []
-        for n, tile in sorted(self.done.items()):  # in this order sums do not depend on threads
+        for n, tile in sorted(self.done.items()):  # a fixed order, whatever the threads
             self.loss += is_of_labels * tile.loss / self.labelled_weight / len(self.plans)
             group, first, last = plan.tiles[n]
             value = tile.value * factor[first:last].astype(float32)[tile.label]
@@ -330,15 +326,15 @@ class LabelwiseTraining(Strategy):
         self.done = {}
 
     def _score_of_unseen(self) -> float:
-        """The score by which a node has half a positive among all examples."""
+        """The score that predicts half a positive among all examples."""
         half_a_positive = np.array([0.5 / max(len(self.example), 1)])
         return float(self.objective.initial_bias(half_a_positive, np.array([1.0]))[0])
 
     def _scaling(self, t: int) -> tuple[ndarray, ndarray]:
-        """Factors and offsets of the scores of a tree's labels, by which they are ranked.
+        """(factors, offsets) of the scores of a tree's labels, for ranking by `--propensity`.
 
-        With `--propensity` they lower the probabilities of all but the rarest labels. Those that
-        are raised could come to 1, above which a tree tells none apart.
+        They lower the probabilities of all but the rarest labels. Raised ones could reach 1, where
+        a tree cannot rank them.
         """
         settings = self.settings
         inverse = inverse_propensity(
@@ -349,18 +345,18 @@ class LabelwiseTraining(Strategy):
         return self.objective.scaled_scores(relative ** (settings.propensity or 0.0))
 
     def give_up(self) -> None:
-        """Keep the labels that are trained so far of a tree whose last level is under way."""
+        """Keep the labels trained so far, if the last level of a tree is being trained."""
         if self.level < len(self.levels) and self.is_of_labels(self.level) and self.done:
             self.finish_level(self.level)
 
-    # ---- what is trained
+    # ---- results
 
     def memory(self, keeps_best: bool) -> MemoryPlan:
-        """What a run needs."""
+        """The memory that training needs."""
         return plan_memory({THREADS: self.workers})
 
     def trees(self) -> list[LabelTree]:
-        """The trees that are trained to the end."""
+        """The trees that are completely trained."""
         return [
             LabelTree(levels, plan.labels)
             for levels, plan in zip(self.trained, self.plans, strict=True)
@@ -427,7 +423,7 @@ class LabelwiseTrainer:
         checkpoints: Checkpoints | None,
         wrap: Wrap | None,
     ) -> trainer.Outcome:
-        """Train the classifier of the history, by the strategy or by what `wrap` makes of it."""
+        """Train the classifier of the history, by the strategy or its wrapped form."""
         strategy = self.strategy
         training: Strategy = wrap(strategy) if wrap else strategy
         if checkpoints is not None:
@@ -471,8 +467,8 @@ class LabelwiseTrainer:
         return outcome
 
     def _give_up(self, interrupted_by: BaseException, progress: Progress) -> None:
-        """Keep what is trained so far; raise the interruption if that is nothing, or a part of what
-        the classifier to continue from has.
+        """Keep the labels trained so far. Raises the interruption if there are none, or if only a
+        part of the classifier to continue from is trained.
         """
         to_the_end(self.strategy.give_up)
         if not self.strategy.trees() or self.anchor is not None:
@@ -482,9 +478,9 @@ class LabelwiseTrainer:
         )
 
     def _summarise(self, outcome: trainer.Outcome) -> None:
-        """Count epochs over the data in place of levels.
+        """Count epochs over the data instead of levels.
 
-        There is no curve of the loss, because each part of the run trains other labels.
+        There is no loss curve, because each part of the run trains other labels.
         """
         strategy = self.strategy
         n = strategy.n_labelled

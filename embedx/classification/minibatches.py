@@ -1,11 +1,10 @@
 """Training on minibatches of labelled examples: their order, chunks of them, losses at rate 0,
 weight decay, and what a checkpoint keeps.
 
-The candidates of a minibatch decide how it is trained: sampled_rows.py has a few output rows for
-each example, all_rows.py every row. With --deterministic sampled rows are trained by one thread,
-and all rows of a small output always: threads that overwrite each other's updates of so few rows
-cost likelihood. Elsewhere threads share a minibatch in a fixed number of parts, so that sums do not
-depend on the number of threads.
+sampled_rows.py trains on a few output rows for each example, all_rows.py on every row. Sampled rows
+are trained by one thread with --deterministic, and always if they are all rows of a small output:
+threads would overwrite each other's updates of so few rows, which costs likelihood. Otherwise
+threads share a minibatch in a fixed number of parts, so that sums do not depend on their number.
 """
 
 import abc
@@ -41,19 +40,19 @@ from embedx.training.schedule import orders
 from embedx.training.state import TrainState
 from embedx.training.strategy import Strategy, Tally
 
-# About N_SAMPLED examples estimate the loss before training, in at most MAX_STRATA strata of at
-# least MIN_OF_STRATUM.
+# The loss before training is estimated from about N_SAMPLED examples, in at most MAX_STRATA strata
+# of at least MIN_OF_STRATUM examples.
 N_SAMPLED = 1024
 MAX_STRATA = 64
 MIN_OF_STRATUM = 4
 
 
 class StepInputs(NamedTuple):
-    """What is trained on minibatches, and how; workers of a cluster are sent it.
+    """The inputs of training on minibatches, which are sent to the workers of a cluster.
 
     settings  resolved
-    sampler   what draws; where a search finds candidates, what draws until it can
-    counts    int64 (n_labels,): how often each label occurs
+    sampler   the sampler that draws; with a search, the one for its warm-up
+    counts    int64 (n_labels,): number of occurrences of each label
     """
 
     objective: Objective
@@ -66,7 +65,7 @@ class StepInputs(NamedTuple):
 
 
 class MinibatchTraining(Strategy):
-    """Trains minibatches of labelled examples, in an order that each pass shuffles again."""
+    """Trains on minibatches of labelled examples, in an order that is shuffled in each epoch."""
 
     workers: list[Any]
     shared: Shared
@@ -92,12 +91,12 @@ class MinibatchTraining(Strategy):
         self.has_bias = settings.bias != "none"
         self.by_distance = settings.score == EUCLIDEAN
         self.n_inputs = settings.hidden or self.n_features
-        # Of an output row, with what distances need and its bias.
+        # Size of an output row, with the numbers for distances and its bias.
         self.dim = self.n_inputs + EXTRA * self.by_distance + self.has_bias
         self.batch = min(int(settings.batch_size or self.n), self.n)
         self.sum_over = float(self.n) if settings.gradient_scale == "sum" else 1.0
         self.threads = settings.n_threads
-        # Of a step that threads share.
+        # Number of parts of a step that threads share.
         self.parts = DETERMINISTIC_PARTS if settings.deterministic else self.threads
         n_hidden_rows = self.n_features if settings.hidden else 0
         self.hidden = new_table(n_hidden_rows, self.dim, self.optimizer)
@@ -116,20 +115,20 @@ class MinibatchTraining(Strategy):
         )
         self.loss_unit = objective.loss_unit("label" if has_terms else "row")
         self.prepare()
-        # Those for which there are buffers.
+        # Number of examples for which there are buffers.
         self.max_chunk = self.chunk
 
     def set_chunk(self, n_examples: int) -> None:
-        """Have chunks of at most `n_examples` examples, but at least of one minibatch."""
+        """Set the size of chunks: at most `n_examples`, but at least one minibatch."""
         self.chunk = self.batch * max(1, n_examples // self.batch)
         self.n_chunks = -(-self.n // self.chunk)
 
     def shorten_chunks(self, n_examples: int) -> None:
-        """The same, where that is shorter."""
+        """`set_chunk`, if that makes chunks shorter."""
         self.set_chunk(min(self.max_chunk, n_examples))
 
     def initialise(self) -> None:
-        """Write to the tables what training starts from; before, they take no memory."""
+        """Write initial values to the tables, which take no memory before."""
         width = self.settings.hidden
         if width:
             rng = np.random.default_rng([self.settings.seed, INITIAL_PARAMETERS])
@@ -142,7 +141,7 @@ class MinibatchTraining(Strategy):
             self.set_bias(self.biases_by(str(self.settings.bias)))
 
     def biases_by(self, bias: str) -> ndarray:
-        """The biases that training starts from by a value of the setting `bias`."""
+        """Initial biases, for a value of the setting `bias`."""
         labels = Labels(self.examples.label_offsets, self.examples.label_ids)
         counts = weighted_counts(labels, self.examples.weight, self.counts)
         return first_biases(self.objective, bias, counts, self.n, self.sampler.noise)
@@ -153,12 +152,12 @@ class MinibatchTraining(Strategy):
 
     @abc.abstractmethod
     def train_examples(self, worker: Any, chunk: Chunk) -> tuple[float, int, float]:
-        """Train on a chunk; return the summed loss, the number of its terms, and by how much the
-        decay clock advanced.
+        """Train on a chunk; return the summed loss, the number of its terms, and the advance of the
+        decay clock.
         """
 
     def share(self, **drawing: Any) -> Shared:
-        """The plan, with the settings of `drawing` where candidates are drawn, and the tables."""
+        """The tables and the plan, with the settings of `drawing` if candidates are drawn."""
         settings = self.settings
         objective = self.objective
         has_hidden = bool(settings.hidden)
@@ -203,12 +202,12 @@ class MinibatchTraining(Strategy):
         return self.shared.plan
 
     def decay_outputs(self, clock: float) -> None:
-        """Apply the weight decay that is due to the output rows."""
+        """Apply pending weight decay to the output rows."""
         decay_all(self.outputs, self.n_inputs, self.optimizer, clock)
         self.complete_rows()
 
     def complete_rows(self) -> None:
-        """Bring what follows from the output rows up to date, after they were written to."""
+        """Update what depends on the output rows, after they were written to."""
         if self.by_distance:
             write_long_rows(self.outputs.rows, self.n_inputs)
 
@@ -222,11 +221,11 @@ class MinibatchTraining(Strategy):
         return self.outputs.rows
 
     def set_bias(self, bias: ndarray) -> None:
-        """Write the biases to start from, float32 (n_rows,)."""
+        """Write initial biases, float32 (n_rows,)."""
         self.output_rows[:, self.dim - 1] = bias
 
     def chunk_of(self, epoch: int, start: int, stop: int, rate: float) -> Chunk:
-        """Examples to be trained, as kernels take them."""
+        """A range of examples as the kernels' `Chunk`."""
         key = stream_key(self.settings.seed, epoch)
         return Chunk(
             self.order_of(epoch), epoch, start, stop, float32(rate), float(self.clock[0]), key
@@ -241,7 +240,7 @@ class MinibatchTraining(Strategy):
         return Tally(loss, terms, stop - start)
 
     def untrained_loss(self) -> float | None:
-        """At rate 0, from a few examples of each label, which stand for all of that label."""
+        """The mean loss at rate 0, estimated from a stratified sample of the examples."""
         total = Tally()
         for rows, share in self.strata:
             chunk = self.chunk_of(0, 0, len(rows), 0.0)._replace(order=rows)
@@ -265,23 +264,23 @@ class MinibatchTraining(Strategy):
         return self.untrained_loss()
 
     def phase(self, step: int) -> int:
-        """1 from the second visit of an example on, if the objective keeps something of it.
+        """1 from the second visit of examples on, if the objective keeps a state per example.
 
-        That suits it best at the first visit, where losses are lower than at later ones.
+        At the first visit the state is optimal for the example, so losses are lower than later.
         """
         return int(self.objective.state_width > 0 and step >= self.n_chunks)
 
     def apply_decay(self) -> None:
-        """Apply the weight decay that is due to all rows."""
+        """Apply pending weight decay to all rows."""
         clock = float(self.clock[0])
         if self.optimizer.l2 > 0:
             decay_all(self.hidden, self.n_inputs, self.optimizer, clock)
             self.decay_outputs(clock)
 
     def memory(self, keeps_best: bool) -> MemoryPlan:
-        """What a run needs, before it is initialised.
+        """The memory that training needs, before it is initialised.
 
-        keeps_best  whether the best weights are kept beside the present ones
+        keeps_best  whether the best weights are kept beside the current ones
         """
         weights = (self.outputs.rows, self.hidden.rows)
         state = {
@@ -294,9 +293,7 @@ class MinibatchTraining(Strategy):
         return plan_memory(needs, state)
 
     def arrays(self) -> dict[str, ndarray]:
-        """The parameters as a classifier has them: views of the tables, but copies where output
-        rows are sparse.
-        """
+        """The parameters of a classifier: views of the tables; copies for sparse output rows."""
         arrays = {"output": self.output_rows[:, : self.n_inputs]}
         if self.has_bias:
             arrays["bias"] = self.output_rows[:, self.dim - 1]
@@ -319,10 +316,10 @@ class MinibatchTraining(Strategy):
 def strata_of(
     labels: Labels, counts: ndarray, order: ndarray, n: int
 ) -> list[tuple[ndarray, float]]:
-    """About n of the rows that have labels, by their first label, and their share of its rows.
+    """About n labelled rows in strata of their first label, each with the share that it samples.
 
-    Labels that are about as frequent stand together where there are many. The rows are the first in
-    the order, in proportion to all rows of their label, but some of each.
+    With many labels, those of similar frequency share a stratum. The rows are the first ones in the
+    order, in proportion to the size of their stratum, but some of each.
     """
     labelled = order[labels.n_of_row[order] > 0]
     rank = np.empty(len(counts), int64)

@@ -5,23 +5,22 @@ output.npy    float32 (rows, dim)     a row for each label (or node of a tree); 
 bias.npy      float32 (rows,)         absent without biases
 variance.npy  float32 (rows, dim)     variances of the weights, with --posterior gaussian
 hidden.npy    float32 (features, dim) a row for each feature, absent without hidden layer
-maxima.npy    float32 (features,)     what columns were divided by, with --scaling column-max
+maxima.npy    float32 (features,)     divisors of columns, with --scaling column-max
 idf.npy       float32 (features,)     inverse document frequencies, with --scaling tf-idf
-label_order.npy  int32 (labels,)      the leaves of a tree of clusters, from one side to the other,
-                                      if there is one
-noise_*.npy   what noise was drawn by, where that depends on the input (embedx.samplers)
+label_order.npy  int32 (labels,)      the leaves of a tree of clusters from left to right, if there
+                                      is one
+noise_*.npy   the sampler, if it is conditional on the input (embedx.samplers)
 tree_*.npy    sparse weights and their tree, instead of output.npy and bias.npy
               (embedx.classification.label_tree)
-calibration.npy  what probabilities follow from scores by (embedx.classification.calibration)
-neighbour_*.npy  training rows with whose labels probabilities are blended
+calibration.npy  from scores to probabilities (embedx.classification.calibration)
+neighbour_*.npy  training rows whose labels are blended with the predictions
                  (embedx.classification.neighbours)
-familiarity.npy  what probabilities are worth by what is known of a row
+familiarity.npy  factors of probabilities of rows with unknown features
               (embedx.classification.familiarity)
-coverage.npy  which probability gives sets of labels a coverage (embedx.classification.decisions)
-labels.tsv    label TAB how often it occurs in the training rows
-trained_counts.npy  int64 (labels,): the same without rows that were held out of training, and
-              without those of later runs, which noise and trees of labels do not follow; absent if
-              there are none
+coverage.npy  thresholds of sets of labels by their coverage (embedx.classification.decisions)
+labels.tsv    label TAB number of training rows with it
+trained_counts.npy  int64 (labels,): the same without held-out rows and without rows of later runs,
+              which do not change noise and trees of labels; absent if there are none
 features.tsv  the words that are features, for text
 ngrams.npy    int64 (ngrams,)         the hashes of the n-grams that are features, after these words
 """
@@ -186,7 +185,7 @@ def save(model: LabelRanking, path: str | Path, overwrite: bool = False) -> Path
 def load(path: str | Path, model_class: type[Model]) -> Model:
     """The model in a folder.
 
-    Raises `EmbedxError` for whatever is missing or damaged, or no classifier.
+    Raises `EmbedxError` if files are missing or damaged, or if it is another kind of model.
     """
     stored = folder.read(Path(path), SCHEMA)
     labels, counts = stored.names["labels"]
@@ -203,7 +202,7 @@ def load(path: str | Path, model_class: type[Model]) -> Model:
 
 
 def _data_schema(stored: folder.Folder, labels: list[str]) -> DataSchema:
-    """What training data fixed for later data, as a model folder has it."""
+    """The schema of data for a stored model, set by its training data."""
     reader = stored.facts["reader"]
     n_features = stored.facts["n_features"]
     checks.require(wrong_value(READER, reader, "reader"), folder.DESCRIPTION)
@@ -218,7 +217,7 @@ def _data_schema(stored: folder.Folder, labels: list[str]) -> DataSchema:
 
 
 def _columns(recorded: dict[str, Any] | None) -> Columns | None:
-    """The columns of a table, as model.json has them."""
+    """The columns of the training table, from model.json."""
     if not recorded:
         return None
     checks.require(wrong_value(COLUMNS, recorded, "columns"), folder.DESCRIPTION)
@@ -234,14 +233,15 @@ def _columns(recorded: dict[str, Any] | None) -> Columns | None:
 
 
 def _text_schema(stored: folder.Folder, n_features: int, n_intervals: int) -> TextSchema:
-    """The words and n-grams that are features, taken out of the arrays of a model folder."""
+    """The words and n-grams that are features; removes the n-grams from the stored arrays."""
     vocabulary, _ = stored.names["features"]
     hashes = stored.arrays.pop("ngrams", np.empty(0, np.int64))
     settings = TextFeatureSettings.from_options(stored.facts["reader"]["text"] or {})
     is_ascending = not np.any(hashes[1:] <= hashes[:-1])
     if not is_ascending or len(vocabulary) + len(hashes) != n_features - n_intervals:
         counted = f"{len(vocabulary):,} words and {len(hashes):,} n-grams"
-        raise DataError(folder.DESCRIPTION, None, f"{counted} are not {n_features:,} features")
+        problem = f"{counted} for {n_features:,} features"
+        raise DataError(folder.DESCRIPTION, None, problem)
     return TextSchema(vocabulary, hashes, settings.record())
 
 
@@ -292,7 +292,8 @@ def _check_arrays(model: LabelRanking) -> None:
     scaling = str(model.settings.get("scaling"))
     scaling_array = ARRAY_OF.get(scaling)
     if scaling_array and scaling_array not in model.arrays:
-        problem = (f"names no array `{scaling_array}`, which ", Setting("scaling", scaling), " has")
+        needed_by = Setting("scaling", scaling)
+        problem = (f"names no array `{scaling_array}`, which ", needed_by, " needs")
         raise DataError(folder.DESCRIPTION, None, problem)
 
     # Each is checked when it is made.
@@ -304,5 +305,5 @@ def _check_arrays(model: LabelRanking) -> None:
         is_searched = model.is_searched
         if is_searched and model.objective.log_label_probability(np.zeros(1)) is None:
             name = Setting("objective", model.objective.name)
-            problem = ("names an array `tree_levels`, which ", name, " has not")
+            problem = ("names an array `tree_levels`, which ", name, " does not use")
             raise DataError(folder.DESCRIPTION, None, problem)

@@ -5,9 +5,9 @@ scaled features.
     q(l) = Σ_i c_i^exponent [row i has l] / Σ_i c_i^exponent     i over the n nearest rows, c_i
         their cosines above 0
 
-Candidates are the best labels of the classifier and those of the neighbours; p is 0 for others than
-its best 100. What is left open is chosen on rows held out of training, and a second calibration
-makes scores probabilities.
+Candidates are the best labels of the classifier and those of the neighbours; p is 0 beyond the best
+100. Settings that are not given are chosen on held-out rows, and a second calibration turns scores
+into probabilities.
 
 neighbour_offsets, _features, _values, _label_offsets, _labels   the training rows and their labels,
     both as CSR
@@ -60,10 +60,11 @@ COUNTS = (10, 30)
 EXPONENTS = (1, 2, 3)
 SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7)
 ROOTS = (1.0, 0.5)
-# Exponent, share and root where no rows are held out.
+# Exponent, share and root if no rows are held out.
 USUAL = (2.0, 0.25, 1.0)
-# Gain in standard errors from which on `auto` blends: it is that of the best of many blends.
-# Tenfold cross-validation of the choice is noisier: it misses gains of .005 in P@1 (enwiki-cat).
+# Minimum gain, in standard errors, for `auto` to use neighbours; it is large because it is the gain
+# of the best of many blends. Tenfold cross-validation of the choice is noisier: it misses gains of
+# .005 in P@1 (enwiki-cat).
 MIN_GAIN = 2.0
 # The precisions whose mean is the measure.
 KS = (1, 3, 5)
@@ -126,7 +127,7 @@ class Neighbours(NamedTuple):
 
 
 def arrays_of(features: Any, labels: Labels) -> dict[str, ndarray]:
-    """The index of training rows, as a model folder has it."""
+    """The arrays of an index of training rows, for a model folder."""
     rows = scaled(csr_matrix(features, dtype=float32), "l2")
     distinct = labels.distinct()
     return {
@@ -151,19 +152,19 @@ def joined(arrays: Mapping[str, ndarray], others: Mapping[str, ndarray]) -> dict
 
 
 def neighbours_of(arrays: Mapping[str, ndarray], n_features: int, n_labels: int) -> Neighbours:
-    """The training rows that a model has, from arrays whose indices and offsets were checked.
+    """The training rows of a model, from arrays whose indices and offsets were checked.
 
-    Raises `EmbedxError` where arrays are missing or wrong.
+    Raises `EmbedxError` if arrays are missing or wrong.
     """
     for name in (*INDEX, "neighbour_blend"):
         if name not in arrays:
-            problem = f"names no array `{name}`, which a model with neighbours has"
+            problem = f"names no array `{name}`, which a model with neighbours needs"
             raise DataError(DESCRIPTION, None, problem)
     offsets = arrays["neighbour_offsets"]
     if len(offsets) < 2:
         raise DataError("neighbour_offsets.npy", None, "no rows", REMEDY)
     if not _is_blend(arrays["neighbour_blend"]):
-        problem = "not a number of rows, an exponent, a share and a root"
+        problem = "must be four numbers: of rows, the exponent, the share, and the root"
         raise DataError("neighbour_blend.npy", None, problem, REMEDY)
     calibration.check(arrays, "neighbour_calibration")
 
@@ -188,7 +189,7 @@ def _is_blend(values: ndarray) -> bool:
 
 
 class ChosenBlend(NamedTuple):
-    """The blend that held-out rows choose, and what they gain by it.
+    """The blend that is best on held-out rows, with its gain.
 
     precision  mean of P@KS without neighbours
     near       the nearest rows of the held-out rows

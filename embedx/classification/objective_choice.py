@@ -1,6 +1,4 @@
-"""The objective of a classifier, named by the user or chosen by the data, and the settings given
-with it.
-"""
+"""The objective of a classifier, given or chosen from the data, and the settings given with it."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -17,25 +15,23 @@ from embedx.labeled.rules import chosen_labels
 from embedx.objectives.contract import Objective
 from embedx.settings import Options, Record, settings_of
 
-# Share of the features that a row of words has on average, at most.
+# Maximum mean share of nonzero features per row for data to count as words.
 MAX_DENSITY_OF_WORDS = 0.05
 
 
 def new_objective(objective: type[Objective], options: Options) -> Objective:
-    """The objective with its own settings among `options`; those not given as it declares them for
-    classification.
-    """
+    """The objective with its settings from `options`, others with its defaults here."""
     names = settings_of(objective.Settings)
     defaults = {name: v for name, v in objective.label_defaults.items() if name in names}
     return objective(objective.Settings.from_options({**defaults, **options}))
 
 
 def default_objective(data: Labeled, options: Options) -> tuple[str, dict[str, Any]]:
-    """The name of the objective for data where none is named, and settings of its own.
+    """(name, settings) of the default objective for the data.
 
-    Sparse weights and trees are for one-vs-all. On sparse features its squared hinge ranks several
-    labels a row best, at the least cost, and one label a row where features are like words, but not
-    where they are pixels (eval/results/defaults.md).
+    Sparse weights and trees are for one-vs-all. On sparse features its squared hinge ranks best and
+    costs least for several labels per row, and for one label per row if features are like words,
+    but not if they are pixels (eval/results/defaults.md).
     """
     labels = chosen_labels(data.labels, str(options.get("labels", "all")))
     is_exact = options.get("sampler", ALL_ROWS) == ALL_ROWS
@@ -60,10 +56,8 @@ def default_objective(data: Labeled, options: Options) -> tuple[str, dict[str, A
 class RunSettings:
     """The objective and settings of a run, as the user gave them.
 
-    options      those that were given, by name, with those of a default objective; they have the
-                 sampler's own
-    given_names  the settings that the user gave, whatever their values; None: those that differ
-                 from their defaults
+    options      given settings by name, also of the sampler, and those of a default objective
+    given_names  names of the given settings; None: those that differ from their defaults
     """
 
     objective: Objective
@@ -73,17 +67,18 @@ class RunSettings:
 
     @property
     def sampler_options(self) -> Record:
-        """Settings of the sampler's own."""
+        """The given settings of the sampler."""
         return samplers.own_options(self.options)
 
 
 def given_settings(name: str | None, options: Options, data: Callable[[], Labeled]) -> RunSettings:
-    """The objective and the settings that options ask for.
+    """The objective and settings from options.
 
-    `data` are read only where no objective is named. Raises `EmbedxError` for what does not apply.
+    `data` is called only if no objective is given. Raises `EmbedxError` for settings that do not
+    apply.
     """
     check_stopping(options)
-    # values out of range, before anything is read
+    # Check ranges before anything is read.
     ClassifySettings.from_options(dict(options))
     defaults: dict[str, Any] = {}
     if name is None:

@@ -41,7 +41,7 @@ class OptimumTrainer:
         self.optimizer_state: dict[str, ndarray] = {}
 
     def memory(self, keeps_best: bool) -> MemoryPlan:
-        """What training needs: scipy allocates several arrays of the size of the weights."""
+        """The memory that training needs: scipy allocates many arrays of weights."""
         size = 4.0 * self.n_rows * (self.features.shape[1] + 1)
         needs = {"weights": size, "optimizer": lbfgs.COPIES * size}
         return MemoryPlan(needs, 0.0, available_memory())
@@ -53,7 +53,7 @@ class OptimumTrainer:
         checkpoints: Checkpoints | None,
         wrap: Wrap | None,
     ) -> trainer.Outcome:
-        """Train the classifier of the history; there are no checkpoints on the way."""
+        """Train the classifier of the history, without checkpoints."""
         progress = history.progress
         plan.report(progress)
         compile_function(self.objective.coefficients, COEFFICIENTS_64)
@@ -101,7 +101,7 @@ class OptimumTrainer:
             raise DivergedError("the loss is not finite", remedy)
 
     def _first_weights(self) -> ndarray:
-        """The weights to start from, float64 (n_features, n_rows), and a row of biases, if any."""
+        """Initial weights, float64 (n_features, n_rows), with a last row of biases, if any."""
         n, n_features = self.features.shape
         weights = np.zeros((n_features + self.has_bias, self.n_rows))
         if self.has_bias:

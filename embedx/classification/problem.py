@@ -1,4 +1,4 @@
-"""What the rules of `resolve` look at: data, objective, and the settings that were given."""
+"""The inputs of the rules of `resolve`: data, objective, and given settings."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ IGNORED_BY_DUAL = (
 
 
 class Choice(NamedTuple):
-    """The value of a setting, and the reason for people; "" for a default that is always so."""
+    """The value of a setting and its reason, in words; "" for a constant default."""
 
     value: Any
     reason: str = ""
@@ -35,14 +35,13 @@ class Choice(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Problem:
-    """What the rules look at beside the settings resolved so far.
+    """The inputs of the rules, in addition to the settings resolved so far.
 
-    given        the settings as the user gave them, None where they are open
+    given        the settings as the user gave them; None if not given
     data         all rows that can be trained on
-    training     those that are trained on; the others are held out
+    training     the rows to train on; the others are held out
     former       arrays of the classifier that training continues from, by name
-    given_names  the settings that the user gave, whatever their values; None: those that differ
-                 from their defaults
+    given_names  names of the given settings; None: those that differ from their defaults
     """
 
     given: ClassifySettings
@@ -61,17 +60,17 @@ class Problem:
 
     @cached_property
     def has_many_labels(self) -> bool:
-        """Whether rows have several labels that count, or there are many."""
+        """Whether rows have several positive labels, or there are many labels."""
         labels = chosen_labels(self.data.labels, self.given.labels)
         return self.data.n_labels >= MANY_LABELS or bool((labels.n_of_row > 1).any())
 
     def default(self, name: str, otherwise: Any) -> Any:
-        """What the objective declares for a setting of the task and this kind of input."""
+        """The objective's default of a setting for this kind of input."""
         value = self.objective.label_defaults.get(name, otherwise)
         return getattr(value, self.kind) if isinstance(value, ByInput) else value
 
     def is_given(self, name: str) -> bool:
-        """Whether the user gave a setting, be it with the value that is its default."""
+        """Whether a setting was given, even with its default value."""
         if self.given_names is not None:
             return name in self.given_names
         return bool(getattr(self.given, name) != getattr(ClassifySettings, name))
@@ -83,7 +82,7 @@ def given_names(options: Mapping[str, Any]) -> frozenset[str]:
 
 
 def has_label_losses(objective: Objective) -> bool:
-    """Whether the loss is a sum over labels, each of which has a probability by itself."""
+    """Whether the loss is a sum over labels with independent probabilities."""
     return objective.log_label_probability(np.zeros(1)) is not None
 
 
@@ -107,9 +106,7 @@ def takes_dual(settings: ClassifySettings, problem: Problem) -> bool:
 
 
 def ignored_by_dual(problem: Problem) -> list[str]:
-    """The settings that are given and have no effect with dual coordinate descent, whose biases
-    start at zero.
-    """
+    """The given settings without effect on dual coordinate descent."""
     names = [name for name in IGNORED_BY_DUAL if problem.is_given(name)]
     if problem.given.bias == "zero" and "bias" in names:
         names.remove("bias")

@@ -30,11 +30,11 @@ TRAIN_WITH_HELD_OUT = (
     (Setting("calibration"), " or ", Setting("validation")),
 )
 
-# Rows of features that are made dense at a time.
+# Number of rows that are made dense at a time.
 SEARCHED_ROWS = 1 << 14
-# Rows over which the recall of an index is measured.
+# Number of rows on which the recall of an index is measured.
 RECALLED = 200
-# The log of the sum of the candidates' probabilities, where none is likely at all.
+# Minimum of the log of the candidates' summed probabilities.
 MIN_LOG_SUM = -690.0
 
 
@@ -82,21 +82,21 @@ class LabelRanking(LabelScores):
         threads: int | None = None,
         abstain: bool = False,
     ) -> Iterator[Best]:
-        """(ids int32 (n, k), probabilities float32 (n, k)) for a block of rows after another.
+        """(ids int32 (n, k), probabilities float32 (n, k)) for each block of rows.
 
-        The probability is that the label is among those of the row: calibrated, if rows were held
-        out of training. Without calibration it is the label's own where training rows had several
-        labels and the objective gives each a probability by itself. Else the labels share one
-        probability; those that a tree finds, if there is one.
+        The probability is that the label is among those of the row, calibrated if rows were held
+        out of training. Without calibration, labels have independent probabilities if training rows
+        had several labels and the objective defines them; else they sum to one, over the labels
+        that a tree finds, if there is one.
 
-        Calibrated probabilities are smaller the less of a row is known, and those of a row without
-        any known feature are at most the shares of the labels in training. With `abstain` the id
-        `familiarity.NONE` is among the answers: that no label of the model is right.
+        Calibrated probabilities fall with the share of unknown features, and those of a row without
+        any known feature are at most the frequencies of labels in training. With `abstain` the id
+        `familiarity.NONE`, no label of the model is right, is among the answers.
         """
         k = whole_top_k(k)
         if abstain and "familiarity" not in self.arrays:
             n_needed = calibration.MIN_ROWS
-            problem = f"the model was trained without at least {n_needed} held-out rows"
+            problem = f"needs a model trained with at least {n_needed} held-out rows"
             raise SettingError("abstain", True, problem, TRAIN_WITH_HELD_OUT)
         features, n_unknown = familiarity.split(features, self.known.n_features)
         for rows, answers in self.answers(features, k, progress, threads):
@@ -111,8 +111,8 @@ class LabelRanking(LabelScores):
     def answers(
         self, features: Any, k: int, progress: Progress = SILENT, threads: int | None = None
     ) -> Iterator[tuple[slice, Answers]]:
-        """(rows, their best labels), at least k of them: with scores, and with probabilities that
-        do not depend on how much of the rows is known.
+        """(rows, their best labels), at least k, with scores and with probabilities that do not
+        depend on the familiarity of the rows.
         """
         is_blended = self.has_neighbours and k > 0
         n_best = max(k, CANDIDATES) if is_blended or self._is_of_one_label else max(k, 2)
@@ -123,7 +123,7 @@ class LabelRanking(LabelScores):
             yield rows, Answers(ids, scores, p)
 
     def knowledge(self, features: Any, n_unknown: ndarray | None, rows: slice) -> Knowledge:
-        """What is known of these rows of features."""
+        """The `Knowledge` of these rows of features."""
         start, stop, _ = rows.indices(features.shape[0])
         if stop - start < features.shape[0]:
             features = features[rows]
@@ -149,10 +149,10 @@ class LabelRanking(LabelScores):
     def best(
         self, features: Any, k: int, progress: Progress = SILENT, threads: int | None = None
     ) -> Iterator[tuple[slice, ndarray, ndarray]]:
-        """(rows, ids, scores) as `iter_top_k`, by the parameters alone.
+        """(rows, ids, scores) like `iter_top_k`, from the parameters alone.
 
-        The scores are those that `probabilities` takes: z where labels have probabilities by
-        themselves, else log-probabilities.
+        Scores are inputs of `probabilities`: z if labels have independent probabilities, else
+        log-probabilities.
         """
         threads = threads_for(features, threads)
         if self.is_searched:
@@ -181,7 +181,7 @@ class LabelRanking(LabelScores):
         """(rows, their best labels and log-probabilities), found through the trees."""
         is_independent = self.has_independent_labels
         beam = int(self.settings.get("beam", 10))
-        # Labels that share one probability need others to share it with.
+        # Probabilities that sum to one need other labels to normalise over.
         n_best = max(k, 1) if is_independent else max(k, CANDIDATES)
 
         def best(rows: slice) -> Best:
@@ -213,7 +213,7 @@ class LabelRanking(LabelScores):
 
     @property
     def _is_of_one_label(self) -> bool:
-        """Whether probabilities are calibrated label by label although a row has one."""
+        """Whether rows have one label, but labels are calibrated independently."""
         return "calibration" in self.arrays and not self.has_several_labels
 
     def _calibrated(self, name: str, scores: ndarray) -> ndarray:
@@ -229,11 +229,11 @@ class LabelRanking(LabelScores):
         progress: Progress = SILENT,
         threads: int | None = None,
     ) -> Iterator[Best]:
-        """As `iter_top_k`, but only this share of all labels is scored for each row.
+        """`iter_top_k` with only this share of all labels scored for each row.
 
-        An index is built first, and the recall of the true k best labels, over the first RECALLED
-        rows, is reported. The labels share one probability among those scored. Raises `EmbedxError`
-        where labels cannot be searched.
+        Builds an index, and reports the recall of the true k best labels on the first RECALLED
+        rows. Probabilities sum to one over the labels scored. Raises `EmbedxError` if labels cannot
+        be searched.
         """
         features, n_unknown = familiarity.split(features, self.known.n_features)
         self._check_can_be_searched(features)
@@ -268,21 +268,21 @@ class LabelRanking(LabelScores):
         return (block_best for _, block_best in blocks)
 
     def _table_with_biases(self) -> ndarray:
-        """Output vectors with their biases, zeros where there are none: float32 (rows, dim + 1),
-        scored by inputs that end in a one.
+        """Output vectors with their biases, or zeros, float32 (rows, dim + 1), for inputs that end
+        with 1.
         """
         output = self._output_vectors
         bias = self.arrays.get("bias", np.zeros(len(output), float32))
         return np.ascontiguousarray(np.column_stack([output, bias]), float32)
 
     def _recall(self, features: Any, ids: ndarray) -> float:
-        """The share of the true best labels of each row that are among those found, (n, k)."""
+        """The share of the true best labels that are among `ids`, (n, k)."""
         true_ids, _ = top_k(self.scores(self.prepared(features)), ids.shape[1])
         pairs = zip(true_ids, ids, strict=True)
         return float(np.mean([np.isin(true_row, row).mean() for true_row, row in pairs]))
 
     def _check_can_be_searched(self, features: Any) -> None:
-        """Raise `EmbedxError` where an index does not find the best labels."""
+        """Raise `EmbedxError` if an index cannot find the best labels of this model."""
         if not self.objective.traits.ranks_by_score:
             problem = f"{self.objective.name} does not rank labels by their scores alone"
             raise SettingError("search", True, problem, LEAVE_OUT)
@@ -311,7 +311,7 @@ class LabelRanking(LabelScores):
     def _with_neighbours(
         self, features: Any, ids: ndarray, p: ndarray, k: int, threads: int | None
     ) -> Best:
-        """The k best labels and their probabilities: those of the model blended with neighbours."""
+        """The k best labels and their probabilities, blended with those of neighbours."""
         blend = Blend(*self.arrays["neighbour_blend"])
         threads = threads_for(features, threads)
         near = self.neighbours.nearest(self.prepared(features), int(blend.n), threads)

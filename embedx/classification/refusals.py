@@ -1,4 +1,4 @@
-"""Combinations of settings that cannot be: one function for each, with its reason."""
+"""Refused combinations of settings: a function for each, with its reason."""
 
 from collections.abc import Callable
 
@@ -27,7 +27,7 @@ from embedx.optimizers.lbfgs import Lbfgs
 
 
 def refuse(settings: ClassifySettings, problem: Problem) -> None:
-    """Raise `SettingError` for the first combination that cannot be."""
+    """Raise `SettingError` for the first combination that is refused."""
     check_sampler(str(settings.sampler), problem.objective.name, problem.objective.samplers())
     for refusal in REFUSALS:
         error = refusal(settings, problem)
@@ -91,9 +91,7 @@ def refuse_search(settings: ClassifySettings, problem: Problem) -> SettingError 
 
 
 def refuse_distances(settings: ClassifySettings, problem: Problem) -> SettingError | None:
-    """Distances are between dense vectors, one of which is a label's; they are no linear function
-    of it.
-    """
+    """Distances need dense vectors, of which one belongs to a label, and are not linear in it."""
     if settings.score != EUCLIDEAN:
         return None
     if problem.kind == "sparse":
@@ -122,7 +120,7 @@ def refuse_hidden(settings: ClassifySettings, problem: Problem) -> SettingError 
 
 
 def refuse_shrinking(settings: ClassifySettings, problem: Problem) -> SettingError | None:
-    """A step of plain descent must not shrink weights beyond zero."""
+    """Weight decay by a step of plain SGD must not change the sign of weights."""
     is_stateless = optimizers.find(str(settings.optimizer), LABELS).keeps == "stateless"
     rate = settings.learning_rate or 0
     l2 = settings.l2 or 0
@@ -133,9 +131,7 @@ def refuse_shrinking(settings: ClassifySettings, problem: Problem) -> SettingErr
 
 
 def refuse_rowwise(settings: ClassifySettings, problem: Problem) -> SettingError | None:
-    """All labels on sparse features are trained a feature after another, which has no state by
-    row.
-    """
+    """All labels on sparse features are stored by feature, without a state per row."""
     is_rowwise = optimizers.find(str(settings.optimizer), LABELS).keeps == "per_row"
     scores_all = samplers.SAMPLERS[str(settings.sampler)].candidates == "all"
     if not (is_rowwise and scores_all and problem.kind == "sparse"):
@@ -145,7 +141,7 @@ def refuse_rowwise(settings: ClassifySettings, problem: Problem) -> SettingError
 
 
 def refuse_dual(settings: ClassifySettings, problem: Problem) -> SettingError | None:
-    """Dual coordinate descent: for which losses and weights, and with which settings."""
+    """Dual coordinate descent is for certain losses and weights, and ignores some settings."""
     dual = DualCoordinateDescent.name
     if settings.optimizer != dual:
         return None

@@ -1,4 +1,4 @@
-"""What a run reports of its settings before it trains: what the user may not expect."""
+"""Notes about resolved settings that the user may not expect, before training."""
 
 from embedx import samplers
 from embedx.classification.problem import Problem
@@ -10,13 +10,13 @@ from embedx.runtime.progress import Progress
 
 
 def remark(settings: ClassifySettings, problem: Problem, progress: Progress) -> None:
-    """Report all that applies to resolved settings."""
+    """Log all notes that apply."""
     for report in (missing_search, chosen_scaling, unused_propensities, negative_features):
         report(settings, problem, progress)
 
 
 def missing_search(settings: ClassifySettings, problem: Problem, progress: Progress) -> None:
-    """No search finds candidates, where the objective's first sampler would."""
+    """The objective's search is replaced by scoring all rows."""
     given = problem.given
     is_open = given.sampler is None and given.optimizer != Lbfgs.name and not given.hidden
     searches = samplers.SAMPLERS[problem.objective.samplers()[0]].needs_dense_inputs
@@ -41,7 +41,7 @@ def chosen_scaling(settings: ClassifySettings, problem: Problem, progress: Progr
 
 
 def unused_propensities(settings: ClassifySettings, problem: Problem, progress: Progress) -> None:
-    """Parameters of propensities were given and change no ranking."""
+    """Parameters of propensities were given that do not change the ranking."""
     for name in ("propensity_a", "propensity_b"):
         if problem.is_given(name) and not settings.propensity:
             progress.note(
@@ -52,7 +52,7 @@ def unused_propensities(settings: ClassifySettings, problem: Problem, progress: 
 
 
 def negative_features(settings: ClassifySettings, problem: Problem, progress: Progress) -> None:
-    """Weights are sparse, which may lose some of negative features."""
+    """Weights are sparse, which may lose useful ones if features are negative."""
     weights = settings.weights
     if weights != DENSE and problem.data.features.data.min(initial=0) < 0:
         progress.warn(

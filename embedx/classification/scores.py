@@ -74,8 +74,9 @@ class LabelScores:
         """Features on the scale of the training data, without the number of unknown words."""
         features, _ = familiarity.split(features, self.known.n_features)
         if features.shape[1] != self.known.n_features:
-            problem = f"{features.shape[1]}, but the model has {self.known.n_features}"
-            raise DataError("features", None, problem)
+            problem = f"{features.shape[1]:,}, but the model has {self.known.n_features:,}"
+            remedy = "give rows with the features of the training data"
+            raise DataError("features", None, problem, remedy)
         return scaled(features, self.settings.get("scaling", "none"), self.arrays)
 
     def scores(self, features: Any) -> ndarray:
@@ -177,7 +178,7 @@ class LabelScores:
         Raises `EmbedxError` where labels are found through a tree.
         """
         if self.is_searched:
-            problem = "not all labels have scores, because a tree finds the best"
+            problem = "a tree scores the best labels alone, not all"
             raise SettingError("weights", "tree", problem, "use top_k")
         tree = self.trees[0]
         z_seen = sparse_levels.scores_of(as_csr(features), tree.levels[0])

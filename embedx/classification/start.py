@@ -92,9 +92,12 @@ def settings_to_continue(
     continued = without_defaults(kept, before.objective)
     if before.has_sparse_weights:
         if options.get("anchored") is False:
-            problem = "its sparse weights are trained anew on the new rows, so that only the mean"
+            problem = (
+                "its sparse weights are trained anew on the new rows, and only their mean with the"
+                " old weights keeps these"
+            )
             leave_out = ("leave ", Setting("anchored"), " out")
-            raise SettingError("start", path, f"{problem} keeps the old ones", leave_out)
+            raise SettingError("start", path, problem, leave_out)
         return {**continued, **options}
 
     bias = "none"

@@ -69,8 +69,8 @@ def read_suggestions(file: str, classifier: Classifier, data: Labeled) -> Sugges
                 top[row, place] = ids.get(label, ids.get(name, none))
     if (top == none).all():
         first = next((labels[0] for labels in rows if labels), "")
-        problem = f'no label of the model or of the test data, but such as "{first}"'
-        raise DataError(file, None, problem, "write the labels as the test data have them")
+        problem = f'has no label of the model or of the test data; its first is "{first}"'
+        raise DataError(file, None, problem, "write labels as in the test data")
     return Suggestions(classifier, top)
 
 

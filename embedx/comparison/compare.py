@@ -52,7 +52,7 @@ from embedx.text.settings import SESSIONS
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# named beside the data
+# Files that may be given in addition to the data.
 FILES = ("train_labels", "test", "test_labels", "pairs", "analogies", "next_item", "cache_dir")
 PAGE = "compare.html"
 NUMBERS = "compare.csv"
@@ -64,13 +64,14 @@ def data_of(
 ) -> Data:
     """The data to compare on: labelled rows or text.
 
-    They are labelled if test data or a file of labels are named too, or where they are those of a
-    recipe with test data, or `digits`, which are generated.
+    They are labelled if test data or a file of labels are given, too, or if they are a recipe with
+    test data, or the generated `digits`.
 
     options  passed to each run
     files    see `Data`
 
-    Raises `EmbedxError` where text looks like labelled data, or what is named is not of its kind.
+    Raises `EmbedxError` if text looks like labelled data, or files and options do not fit the kind
+    of data.
     """
     has_label_files = files.get("test") is not None or files.get("train_labels") is not None
     has_test_data = list(names) == [GENERATED] or rows_to_test_on(names) is not None
@@ -102,7 +103,7 @@ class Comparison:
     `embedx compare`.
 
     names          objectives, with settings of their own
-    circumstances  what the page says of the runs, by heading
+    circumstances  facts about the runs for the page, by heading
     interrupted    whether Ctrl-C ended the comparison before the last run
     """
 
@@ -161,18 +162,18 @@ class Comparison:
 
     @property
     def runner(self) -> runs.Runner:
-        """What makes the runs."""
+        """The `Runner` of this comparison."""
         return runs.Runner(self.data, self.settings, self.folder / WORK)
 
     def measure(self) -> None:
         """Make the runs that are not recorded yet, seed after seed, until Ctrl-C."""
-        # the file shows that the folder is that of a comparison
+        # Marks the folder as that of a comparison.
         if not self.records.file.exists():
             self.records.save()
         try:
             self._make_runs(self._tuned_options())
         except KeyboardInterrupt:
-            # Ctrl-C may have cut short the last write
+            # Ctrl-C may have interrupted the last write.
             self.records.save()
             self.interrupted = True
 
@@ -193,7 +194,7 @@ class Comparison:
             if self.records.find(objective=name, seed=seed) is None
         ]
         if len(missing) < len(jobs):
-            self.progress.note(f"{len(missing)} of {len(jobs)} runs are left")
+            self.progress.note(f"{len(missing)} of {len(jobs)} runs remain")
         return missing
 
     def _make_runs(self, options: Mapping[str, Options]) -> None:
@@ -202,7 +203,7 @@ class Comparison:
         options  chosen by --tune, by objective
         """
         jobs = self._jobs()
-        # objectives that no seed can train, such as those for which memory is short
+        # Objectives that fail with every seed, for example for lack of memory.
         refused: set[str] = set()
         self.progress.start("comparing", len(jobs), " runs")
         try:
@@ -226,7 +227,7 @@ class Comparison:
         return self.records.add(outcome, objective=name, seed=seed)
 
     def _summary(self, record: Run) -> str:
-        """The scores of a run, or why it has none."""
+        """The scores of a run, or the reason that it has none."""
         name = record["objective"]
         ranking = ranked([record], [name], self.data.measures, self.data.unit)
         if not ranking.lines:
@@ -269,7 +270,7 @@ def compared(
     folder: Path,
     **arguments: Any,
 ) -> Comparison:
-    """As `compare`, on the data of `data_of`.
+    """`compare` on the data of `data_of`.
 
     given      settings of the comparison and of its runs
     arguments  passed to `compare`
@@ -340,7 +341,7 @@ def _circumstances(
     identity: Mapping[str, Any],
     progress: Progress,
 ) -> dict[str, str]:
-    """What the page says of the runs: data, which are prepared here, machine, versions."""
+    """Facts about the runs for the page: data, which are prepared here, machine, versions."""
     facts = data.prepare(progress)
     if data.converging:
         progress.note(
@@ -385,9 +386,9 @@ def check_folder(folder: Path, resume: bool, overwrite: bool) -> None:
 
 @contextlib.contextmanager
 def opened(folder: Path) -> Iterator[None]:
-    """The folder, made if it is not there, and locked; deleted at the end if it is empty.
+    """Create the folder if needed, lock it, and delete it at the end if it is empty.
 
-    Raises `DataError` if that cannot be, or another comparison is at work there.
+    Raises `DataError` if the folder cannot be used, or another comparison uses it.
     """
     try:
         with errors_named(folder):
@@ -400,7 +401,7 @@ def opened(folder: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        # a folder that is not empty stays
+        # A folder that is not empty is kept.
         with contextlib.suppress(OSError):
             folder.rmdir()
         locks.unlock(lock)

@@ -34,14 +34,14 @@ def listed(text: str) -> list[str]:
 class Data(ABC):
     """Files, the options of all runs on them, and how a model is scored.
 
-    names             what each run is trained on
-    files             what is named beside them: train_labels, test, test_labels, pairs, analogies,
-                      next_item, cache_dir
+    names             training data of each run
+    files             further files: train_labels, test, test_labels, pairs, analogies, next_item,
+                      cache_dir
     unit              "words", "items", "nodes" or "examples"
-    pace              fact of a run: how many of them it takes per second
-    applicable        names of options
-    variant_settings  what an objective may be tried with, beside its own settings
-    measures          in the order of tables; the first is ranked by if all runs have it
+    pace              name of the fact of a run with the number of units per second
+    applicable        names of the options that apply
+    variant_settings  settings of variants of objectives, in addition to the objective's own
+    measures          in the order of tables; the first decides the ranking if all runs have it
     """
 
     command: ClassVar[str]
@@ -67,9 +67,9 @@ class Data(ABC):
         self.options = dict(options)
         self.settings = settings
         self.files = files
-        # options of runs that follow from the data and the settings of the comparison
+        # Options of runs derived from the data and the settings of the comparison.
         self.run_options: dict[str, Any] = {}
-        # objectives that train to convergence, for their own number of epochs
+        # Objectives that train to convergence, for their own number of epochs.
         self.converging: set[str] = set()
 
     @property
@@ -95,7 +95,7 @@ class Data(ABC):
         return objective, options
 
     def _fields_of_variants(self, objective: str) -> dict[str, dataclasses.Field[Any]]:
-        """The settings that an objective may be tried with, by name."""
+        """The settings of variants of an objective, by name."""
         groups = [self.variant_settings, objectives.find(objective).Settings]
         fields = {field.name: field for group in groups for field in dataclasses.fields(group)}
         return {name: field for name, field in fields.items() if name not in SETTINGS_OF_ALL_RUNS}
@@ -120,7 +120,7 @@ class Data(ABC):
         """A run on the data with an objective and settings."""
 
     def identity(self) -> dict[str, Any]:
-        """What decides the results, beside time, threads and machine."""
+        """Everything that determines the results except time, threads and machine."""
         return {
             "data": self.fingerprints(),
             "options": {name: as_typed(value) for name, value in self.options.items()},
@@ -128,7 +128,7 @@ class Data(ABC):
 
     @abstractmethod
     def fingerprints(self) -> list[Any]:
-        """What the files are now."""
+        """The current fingerprints of the files."""
 
     @abstractmethod
     def check(self, objectives: Sequence[str]) -> None:
@@ -136,9 +136,7 @@ class Data(ABC):
 
     @abstractmethod
     def prepare(self, progress: Progress) -> dict[str, Any]:
-        """Read the data; what is to be known of them. Raises `EmbedxError` for what is wrong with
-        them.
-        """
+        """Read the data; return facts about them. Raises `EmbedxError` if they are not valid."""
 
     @abstractmethod
     def validation_score(self, model: Path, facts: Mapping[str, Any]) -> float | None:
@@ -146,7 +144,7 @@ class Data(ABC):
 
     @abstractmethod
     def scores(self, model: Path) -> tuple[dict[str, Score], dict[str, Any]]:
-        """The scores of a saved model, and facts that stand beside them."""
+        """The scores of a saved model, and further facts for the record."""
 
     @abstractmethod
     def curve(self, facts: Mapping[str, Any]) -> list[list[float]]:

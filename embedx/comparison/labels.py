@@ -33,10 +33,10 @@ from embedx.tasks.requests import ClassifyRequest
 from embedx.text.labelled_starts import begins_labelled
 from embedx.text.sources import STANDARD_INPUT, file_identity
 
-# training rows that are scored after each epoch
+# Share and maximum number of training rows that are scored after each epoch.
 VALIDATION_SHARE = 0.1
 MAX_VALIDATION_ROWS = 2000
-# epochs: no run ends before its time
+# In epochs: validation never ends a run early.
 PATIENCE = 2**31 - 1
 PRECISIONS = ("p@1", "p@3", "p@5")
 
@@ -44,8 +44,8 @@ PRECISIONS = ("p@1", "p@3", "p@5")
 class LabelledData(Data):
     """Training and test data.
 
-    names  what `embedx classify` takes, with `train_labels` where it holds none; `test` and
-           `test_labels` likewise
+    names  training data for `embedx classify`, with a file `train_labels` if they have no labels;
+           `test` and `test_labels` likewise
     """
 
     command = "classify"
@@ -81,7 +81,7 @@ class LabelledData(Data):
         self.variants = {name: self._checked(name) for name in names}
 
     def _checked(self, name: str) -> tuple[ClassifySettings, Objective]:
-        """The settings and the objective of a variant, as they are without a time budget."""
+        """The settings and the objective of a variant, without a time budget."""
         objective_name, options = self.variant(name)
         objectives.check_applies(options, objective_name)
         settings = ClassifySettings.from_options(self.options | options)
@@ -183,7 +183,7 @@ class LabelledData(Data):
 
 
 def fingerprint(file: str) -> Record | None:
-    """The identity of a file's present content; None where there is no file."""
+    """The identity of a file's current content; None if there is no file."""
     try:
         status = os.stat(file)
     except (OSError, ValueError):

@@ -11,7 +11,7 @@ from embedx.comparison.records import FAILED, Run
 from embedx.evaluation import statistics
 from embedx.evaluation.statistics import Score, Standing
 
-# names of measures in sentences
+# Names of measures in sentences.
 NAMES = {
     "log_likelihood": "log-likelihood",
     "similarity": "word similarity",
@@ -24,10 +24,10 @@ NAMES = {
     "ndcg@10": "NDCG@10",
     "hr@10": "HR@10",
 }
-# the measure that the conclusions name beside the one ranked by
+# A second measure that conclusions mention, by unit.
 SECOND_MEASURE = {"examples": "p@1"}
 SECOND_MEASURE_OF_VECTORS = "similarity"
-# a sentence names a faster objective from this ratio of speeds
+# Minimum ratio of speeds for a sentence about a faster objective.
 MIN_RATIO_OF_PACES = 1.2
 
 
@@ -40,7 +40,7 @@ class Line:
     pace       words, items, nodes or examples per second, the median of the runs
     peak       memory in bytes, the largest of the runs
     epochs, seconds, loss  means over the runs
-    converged  whether it trained for its own number of epochs, whatever the time of the others
+    converged  whether it trained to convergence, not for the time of the others
     tuned      options that --tune chose; empty where the defaults were best
     """
 
@@ -84,8 +84,8 @@ class Ranking:
         return self.lines[0]
 
     def best(self, measure: str | None) -> Line | None:
-        """The objective that is shown to be best in a measure: alone on the first rank, by
-        differences whose errors have the variance over seeds; None without one.
+        """The objective that is significantly best in a measure, with errors that include the
+        variance over seeds; None if there is none.
         """
         measured = [line for line in self.lines if measure in line.standings]
         leaders = [line for line in measured if line.standings[str(measure)].rank == 1]

@@ -1,7 +1,7 @@
 """The records of a comparison: JSON Lines, the first about the comparison, then one per trial and
 run.
 
-    {"comparison": what decides the results: data, time, threads, options, machine, version}
+    {"comparison": what the results depend on: data, time, threads, options, machine, version}
     {"objective": ..., "trial": options, "ended": when, "score": ..., ...}  a trial of --tune; the
         score may be null
     {"objective": ..., "seed": ..., "ended": when, "result": {...}}         a run that finished
@@ -31,8 +31,8 @@ Run = dict[str, Any]
 class Records:
     """The trials and runs of a comparison, in the order in which they ended.
 
-    Those in the folder are among them, unless `overwrite`. Raises `EmbedxError` if they are of
-    another comparison, naming what differs, or the file is damaged.
+    Includes those in the folder, unless `overwrite`. Raises `EmbedxError` if the file is damaged,
+    or belongs to another comparison; the error names what differs.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Records:
         return [record for record in self.records if "seed" in record]
 
     def _read(self) -> None:
-        """Take the records of the file, if they are of this comparison."""
+        """Read the records of the file, if they belong to this comparison."""
         lines = self.file.read_text("utf-8", errors="replace").splitlines()
         recorded_identity = self.identity
         for place, line in enumerate(lines, 1):
@@ -79,9 +79,8 @@ class Records:
             raise DataError(self.file, None, problem, (other, over))
 
     def find(self, **key: Any) -> Run | None:
-        """The record of a run (`objective`, `seed`) or a trial (`objective`, `trial`).
-
-        None if it is to be made, for the first time or because it failed.
+        """The record of a run (`objective`, `seed`) or a trial (`objective`, `trial`); None if it
+        is missing or failed.
         """
         for record in self.records:
             if has_key(record, key) and "failed" not in record:
@@ -89,7 +88,7 @@ class Records:
         return None
 
     def add(self, outcome: Mapping[str, Any], **key: Any) -> Run:
-        """Keep the outcome of a run or a trial, in place of what failed before."""
+        """Record the outcome of a run or a trial, in place of an earlier failure."""
         ended = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         record = {**key, "ended": ended, **outcome}
         others = [other for other in self.records if not has_key(other, key)]
@@ -109,7 +108,7 @@ def has_key(record: Run, key: Mapping[str, Any]) -> bool:
 
 
 def check_record(record: Any) -> None:
-    """Raise KeyError or TypeError for what is not the record of a run or of a trial."""
+    """Raise KeyError or TypeError if this is not the record of a run or a trial."""
     names = ["objective", "seed"] if "seed" in record else ["objective", "trial", "score"]
     for name in names:
         _ = record[name]

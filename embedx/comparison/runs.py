@@ -1,4 +1,4 @@
-"""One run: an objective is trained in a process of its own, and its model scored. So peak memory is
+"""A run: an objective is trained in a separate process, and its model scored. Peak memory is then
 that of the run alone, and a run that crashes or diverges does not end the others.
 """
 
@@ -24,7 +24,7 @@ from embedx.runtime.cores import usable_cores
 from embedx.settings import Record
 from embedx.tasks.requests import RunRequest
 
-# by default chosen from the data unless there is a learning rate, which depends on them
+# Settings with defaults that depend on the data unless a learning rate is given.
 CHOSEN_WITHOUT_RATE = ("optimizer", "block_size")
 SECONDS_BETWEEN_MEASUREMENTS = 0.05
 MAX_CHARACTERS_OF_MESSAGE = 300
@@ -36,8 +36,8 @@ COMPILING = "compiling kernels"
 class Ended:
     """How a process ended.
 
-    code  its exit status; below 0 by a signal
-    peak  memory in bytes; None where the system does not tell
+    code  exit status; negative: the signal that ended it
+    peak  peak memory in bytes; None if unknown
     """
 
     code: int
@@ -143,8 +143,8 @@ def performed(
     folder: Path,
     result: Callable[[Mapping[str, Any], Ended], dict[str, Any]],
 ) -> dict[str, Any]:
-    """The `result` of the facts that a run prints and its process, while its model is in the
-    working folder; {"diverged": why} or {"failed": why} if it did not finish.
+    """Run a request in a process of its own; return `result` of the facts that it prints, while its
+    model is in the working folder; {"diverged": why} or {"failed": why} if it did not finish.
     """
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -187,7 +187,7 @@ def watched(command: Sequence[str], folder: Path) -> Ended:
     printed = folder / "printed"
     complaints = folder / "complaints"
     log = folder / "log"
-    # time.time() and bytes
+    # (time.time(), bytes)
     memory: list[tuple[float, int]] = []
     with printed.open("wb") as out, complaints.open("wb") as err:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
@@ -214,7 +214,7 @@ def watched(command: Sequence[str], folder: Path) -> Ended:
 
 def resident_peak(pid: int) -> int | None:
     """The peak resident memory of a process in bytes; None without /proc, or after its end."""
-    # getrusage would include the memory of the parent
+    # getrusage would include the memory of the parent.
     with contextlib.suppress(OSError, ValueError):
         lines = Path(f"/proc/{pid}/status").read_text("ascii", errors="replace").splitlines()
         for line in lines:
@@ -240,7 +240,7 @@ def thinned(points: list[list[float]]) -> list[list[float]]:
 
 
 def machine() -> str:
-    """The processor's name, and how many cores may be used."""
+    """The name of the CPU, and the number of usable cores."""
     model = platform.processor() or platform.machine()
     with contextlib.suppress(OSError, StopIteration):
         lines = Path("/proc/cpuinfo").read_text("utf-8", errors="replace").splitlines()

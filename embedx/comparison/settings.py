@@ -5,11 +5,11 @@ from embedx.graphs.settings import GraphSettings
 from embedx.runtime.cores import usable_cores
 from embedx.settings import MAX_THREADS, Record, Settings, fraction, param, seconds, settings_of
 
-# Seconds for each run, where nothing is said.
+# Default number of seconds for each run.
 BUDGET = 60.0
-# Trials of an objective, with --tune.
+# Maximum number of trials of an objective, with --tune.
 MAX_TRIALS = 5
-# Settings of text that each run takes, and below of labelled data.
+# Settings that are passed to runs on text, and below to runs on labelled data.
 TEXT_SETTINGS = (
     "dim",
     "window",
@@ -34,7 +34,7 @@ TABLE_SETTINGS = (
     "header",
 )
 LABEL_SETTINGS = ("labels", "unseen", "scaling", "hidden", *TABLE_SETTINGS)
-# Those given by --set to this command.
+# Settings that this command takes by --set.
 GIVEN_BY_SET = {"validation", "validation_labels", *TEXT_SETTINGS, *LABEL_SETTINGS} - {
     "dim",
     "hidden",
@@ -100,7 +100,7 @@ class CompareSettings(Settings):
         return {"time_budget": self.budget}
 
     def plan(self, n_objectives: int) -> str:
-        """How long a comparison will train: `2 objectives × 3 seeds × 60 s = 6 minutes of
+        """The training time of a comparison: `2 objectives × 3 seeds × 60 s = 6 minutes of
         training`.
         """
         n_runs = n_objectives * self.seeds

@@ -21,12 +21,12 @@ NOTE = (
 
 
 def about(ranking: Ranking) -> str:
-    """What the table is ranked by, and what its errors and ranks are."""
+    """A sentence on the measure of the ranking, its errors and ranks."""
     return f"Ranked by {NAMES[str(ranking.by)]}.{NOTE}"
 
 
 def shown(value: float, error: float, sign: str = "") -> str:
-    """`-8.876 ± 0.011`; without what is not known."""
+    """A value with its error, `-8.876 ± 0.011`; unknown parts are left out."""
     if not math.isfinite(value):
         return DASH
     text = f"{value:{sign}.3f}"
@@ -76,7 +76,7 @@ def difference_cell(standing: Standing | None) -> str:
 
 
 def text(ranking: Ranking) -> str:
-    """The table, what went wrong and what follows, for a terminal."""
+    """The table, failures and conclusions, for a terminal."""
     if not ranking.lines:
         return "\n".join(ranking.troubles)
     lines = aligned(table([cells(ranking, line) for line in ranking.lines]))
@@ -120,12 +120,12 @@ def numbers_of(measure: str, standing: Standing | None, reference: str) -> dict[
 
 
 def rounded(value: float) -> float | None:
-    """For a file: five decimals; None where there is no finite number."""
+    """A number with five decimals for a file; None if it is not finite."""
     return round(value, 5) if math.isfinite(value) else None
 
 
 def csv_text(ranking: Ranking) -> str:
-    """The same as a file."""
+    """`numbers` as CSV."""
     rows = numbers(ranking)
     if not rows:
         return ""
@@ -133,7 +133,7 @@ def csv_text(ranking: Ranking) -> str:
 
 
 def as_dict(ranking: Ranking) -> dict[str, Any]:
-    """The same as plain JSON types."""
+    """The ranking as JSON types."""
     return {
         "ranked_by": ranking.by,
         "objectives": numbers(ranking),
@@ -191,7 +191,7 @@ def page(name: str, ranking: Ranking, curve_of: str, circumstances: Mapping[str,
 
 
 def about_charts(ranking: Ranking) -> str:
-    """What the dots and lines of the charts of scores are; empty without scores."""
+    """The legend of the charts of scores; "" without scores."""
     if ranking.by is None:
         return ""
     first = ranking.first.objective
@@ -223,7 +223,7 @@ def score_charts(ranking: Ranking, styles: Mapping[str, str]) -> list[dict[str, 
 
 
 def has_differences(ranking: Ranking, measure: str) -> bool:
-    """Whether there are others than the first, and all are scored on the same items as it."""
+    """Whether there are several objectives, all scored on the same items."""
     standings = {
         line.objective: line.standings[measure]
         for line in ranking.lines
@@ -287,7 +287,7 @@ def curve_rows(ranking: Ranking) -> list[dict[str, Any]]:
 
 
 def axis_title(ranking: Ranking, measure: str) -> str:
-    """What the axis of a chart of `intervals` has."""
+    """The title of the axis of a chart of `intervals`."""
     if has_differences(ranking, measure):
         return f"{NAMES[measure]} minus that of {ranking.first.objective}"
     return NAMES[measure]

@@ -26,19 +26,18 @@ from embedx.text.vocabulary import select
 from embedx.vectors.model import WordVectors, load
 
 N_POINTS_OF_CURVE = 12
-# recorded resamples of word pairs: the standard error of a difference is then within 5 %
+# Recorded resamples of word pairs: the standard error of a difference is then within 5 %.
 N_RESAMPLES = 200
-# recorded groups of sessions
+# Recorded groups of sessions.
 N_SESSION_GROUPS = 1000
 
 
 class Text(Data):
-    """A corpus, and what is held out of it.
+    """A corpus and its held-out part.
 
-    names      what `embedx train` takes, but standard input
-    pairs      files of word pairs, and `analogies` of questions, instead of the packaged ones
-    next_item  file of sessions, by whose last items models are ranked and tuned; no text is held
-               out then
+    names      corpora for `embedx train`, except standard input
+    pairs      files of word pairs in place of the packaged ones; `analogies`: files of questions
+    next_item  file of sessions whose last items rank and tune the models; then no text is held out
     """
 
     command = "train"
@@ -109,7 +108,7 @@ class Text(Data):
                 _, last_items = graphs.read_sessions(self.words, self.next_item, progress)
                 facts["sessions"] = len(last_items)
         self.progress = progress
-        # reads the files of pairs now, to report one that cannot be read
+        # Read the test sets now, to report a file that cannot be read.
         _ = self.tests
         return facts
 
@@ -129,9 +128,9 @@ class Text(Data):
 
     def _likelihood(self, vectors: WordVectors) -> heldout.Likelihood:
         """The likelihood of the held-out text."""
-        # a model may have its words, such as nodes of a graph, in another order
+        # The words of a model, such as nodes of a graph, may be in another order.
         row_of_word = [vectors.index(word) if word in vectors else -1 for word in self.words]
-        # the last is for unknown words
+        # The last row is for unknown words.
         rows = np.array([*row_of_word, -1])
         text = self.held_out
         sample = heldout.draw(rows[text.words], text.sentences, vectors, groups=text.spans)
@@ -192,7 +191,7 @@ class Text(Data):
 
 
 def similarity_score(answers: Sequence[word_sets.Answers]) -> Score | None:
-    """The similarity pooled over all sets; None where the words are not known."""
+    """The similarity pooled over all sets; None if their words are unknown."""
     sets = [answer for answer in answers if isinstance(answer.test, word_sets.SimilarityPairs)]
     pooled = words.pooled(answers) or next(iter(sets), None)
     if pooled is None or not math.isfinite(pooled.score):
@@ -201,7 +200,7 @@ def similarity_score(answers: Sequence[word_sets.Answers]) -> Score | None:
 
 
 def analogies_score(answers: Sequence[word_sets.Answers]) -> Score | None:
-    """The share of analogies that are answered right; None where the words are not known."""
+    """The share of analogies answered correctly; None if their words are unknown."""
     for answer in answers:
         if isinstance(answer.test, word_sets.Analogies) and answer.used.any():
             return answer.scored()

@@ -53,7 +53,7 @@ class Tuning:
         return options
 
     def _trial(self, name: str, options: Options) -> Run:
-        """The record of a trial, which is made if it is not there yet."""
+        """The record of a trial; runs it if it is not recorded."""
         trial = self.records.find(objective=name, trial=options)
         if trial is None:
             outcome = self.runner.tried(name, options)
@@ -112,7 +112,7 @@ def settings_in_words(options: Options) -> Text:
 
 
 def outcome_in_words(trial: Run) -> str:
-    """The score of a trial, or why it has none."""
+    """The score of a trial, or the reason that it has none."""
     if trial["score"] is not None:
         return f"{trial['score']:.4f}"
     for kind in FAILED:

@@ -1,6 +1,6 @@
-"""What a worker sends is checked before it is used: types, shapes, ranges, finite numbers.
+"""Checks of everything that workers send: types, shapes, ranges, finite numbers.
 
-A worker that sends anything else counts as lost.
+A worker that sends an invalid answer counts as lost.
 """
 
 from collections.abc import Collection
@@ -13,7 +13,7 @@ from embedx.engine.merging import MAX_SQUARE, Delta
 from embedx.optimizers.contract import Table
 from embedx.training.strategy import Tally
 
-# of an entry of a change: rows that are longer are not sent by `embedx.engine.merging`
+# Maximum entry of a delta: `embedx.engine.merging` does not send longer rows.
 MAX_CHANGE = float(MAX_SQUARE) ** 0.5
 
 
@@ -22,7 +22,7 @@ class LostWorkerError(Exception):
 
 
 def require(is_so: bool, what: str) -> None:
-    """Raise `LostWorkerError` unless it is so."""
+    """Raise `LostWorkerError` unless `is_so`."""
     if not is_so:
         raise LostWorkerError(f"it sent {what}")
 
@@ -71,9 +71,7 @@ def check_table_delta(delta: Any, table: Table, state_width: int) -> None:
 
 
 def check_objective_delta(delta: Any, state: ndarray) -> None:
-    """Raise `LostWorkerError` unless it is of rows of what the objective keeps, with their numbers
-    of updates.
-    """
+    """Raise `LostWorkerError` unless it has rows of the objective's state with update counts."""
     n_rows, width = state.shape
     check_rows(delta, n_rows if width else 0)
     n = len(delta.row)
@@ -83,9 +81,7 @@ def check_objective_delta(delta: Any, state: ndarray) -> None:
 
 
 def check_trained(answer: Any) -> tuple[Tally, float]:
-    """What was done in a range, and the seconds. Raises `LostWorkerError` if it is anything
-    else.
-    """
+    """(tally, seconds) of a range. Raises `LostWorkerError` for another answer."""
     require(type(answer) is tuple and len(answer) == 2, "no tally and seconds")
     tally, seconds = answer
     require(type(tally) is Tally and all(map(is_number, tally)), "a tally that is none")
@@ -94,15 +90,15 @@ def check_trained(answer: Any) -> tuple[Tally, float]:
 
 
 def check_started(answer: Any) -> tuple[str, int, str]:
-    """Host, process and version of a worker. Raises `LostWorkerError` if it is anything else."""
+    """(host, process, version) of a worker. Raises `LostWorkerError` for another answer."""
     is_so = type(answer) is tuple and list(map(type, answer)) == [str, int, str]
     require(is_so, "no host, process and version")
     return answer
 
 
 def check_best(answer: Any, n_rows: int, k: int, n_labels: int) -> tuple[ndarray, ndarray]:
-    """Ids and probabilities of the k best labels of each row, or of all if there are fewer. Raises
-    `LostWorkerError` if the answer is anything else.
+    """(ids, probabilities) of the k best labels of each row, or of all if there are fewer. Raises
+    `LostWorkerError` for another answer.
     """
     require(type(answer) is tuple and len(answer) == 2, "no labels and probabilities")
     ids, p = answer

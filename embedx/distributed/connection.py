@@ -1,16 +1,16 @@
 """The connection to a Ray cluster: its address, from a place that other users cannot write to; its
-token; and a watch on the processes without which a run cannot go on.
+token; and a watch on the processes that a run needs.
 
-The address that `--cluster` names:
+The address of `--cluster`:
 
-    HOST:PORT   that one
+    HOST:PORT   this address
     auto        $RAY_ADDRESS, else the cluster that this user started on this machine, which Ray
-                notes in TEMP/ray/ray_current_cluster
+                records in TEMP/ray/ray_current_cluster
 
-Whoever writes that file chooses the machine that text and code are exchanged with. So it has to
-belong to this user, or to the administrator, and no other may write to it. Ray lets everybody write
-to its folder; where that is so, a cluster without a token is open to every user of the machine, and
-none is taken from there.
+Whoever writes that file chooses the machine that text and code are exchanged with. It must belong
+to this user or to the administrator, and no other user may write to it. If other users can write to
+Ray's folder, as by default, a cluster without a token is open to all users of the machine, and its
+file is not used.
 """
 
 import contextlib
@@ -39,7 +39,7 @@ ADMINISTRATOR = 0
 # No link is followed, and no pipe waited for.
 FLAGS = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 SECONDS_BETWEEN_HEAD_CHECKS = 0.5
-# That fail one after another, before the head is given up.
+# Failed checks in a row after which the head counts as lost.
 MAX_FAILED_HEAD_CHECKS = 3
 
 
@@ -53,7 +53,7 @@ class Size:
 
 def ray() -> Any:
     """The library. Raises `EmbedxError` if it is not installed."""
-    # its lines of lost connections say what a message of ours says in one
+    # Ray's log of lost connections repeats our message.
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
     try:
         import ray
@@ -65,9 +65,9 @@ def ray() -> Any:
 
 @contextlib.contextmanager
 def connected(settings: ClusterSettings, threads: int | None, progress: Progress) -> Iterator[Size]:
-    """The workers of the cluster that the settings name, connected to.
+    """Connect to the cluster of the settings; yields the size of the run.
 
-    threads  of each worker; None for all of its machine
+    threads  of each worker; None: all cores of its machine
 
     Raises `EmbedxError` if there is no such cluster, or no machine has enough CPUs.
     """
@@ -102,13 +102,13 @@ def _connect(cluster: str, address: str) -> None:
         remedy = f"join it with `ray start --address={address}`"
         raise SettingError("cluster", cluster, problem, remedy) from error
     finally:
-        # Ray's own would end the program without a checkpoint
+        # Ray's handler would end the program without a checkpoint.
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, handler)
 
 
 def _check_token(cluster: str, address: str) -> None:
-    """Raise `SettingError` where the cluster demands a token that this process does not send: Ray
+    """Raise `SettingError` if the cluster demands a token that this process does not send. Ray
     itself would try for 20 seconds, or abort.
     """
     remedy = (
@@ -144,12 +144,12 @@ def _silence() -> None:
 
 
 def chosen_size(workers: int | None, threads: int | None) -> Size:
-    """The size by the settings; by default a worker for each machine, with all its CPUs."""
+    """The size from the settings; by default one worker per machine, with all its CPUs."""
     machines = [node["Resources"] for node in ray().nodes() if node["Alive"]]
     cpus = sorted(int(resources.get("CPU", 0)) for resources in machines)
     cpus = [n for n in cpus if n > 0]
     if not cpus or (threads or 1) > cpus[-1]:
-        problem = "no machine of the cluster has so many CPUs"
+        problem = "more than the CPUs of any machine of the cluster"
         remedy = f"give at most {max(cpus, default=0)}"
         raise SettingError("threads", threads or 1, problem, remedy)
     if workers is None:
@@ -162,9 +162,9 @@ def chosen_size(workers: int | None, threads: int | None) -> Size:
 
 
 class Head:
-    """The Ray processes of this machine, without which a run cannot go on; a thread watches them.
+    """The Ray processes of this machine, which a run needs; a thread watches them.
 
-    problem  how they were lost; None while they are there
+    problem  how they were lost; None while they run
     left     set when the connection ends
     """
 
@@ -177,7 +177,7 @@ class Head:
         self.problem = None
         self.left = threading.Event()
         raylet = ""
-        # elsewhere Ray's process has no such socket
+        # Without Unix sockets, Ray's process has none to watch.
         if hasattr(socket, "AF_UNIX"):
             this_node = ray().get_runtime_context().get_node_id()
             sockets = {node["NodeID"]: node.get("RayletSocketName", "") for node in ray().nodes()}
@@ -186,11 +186,11 @@ class Head:
         threading.Thread(target=self._watch, args=arguments, daemon=True).start()
 
     def leave(self) -> None:
-        """The connection ends."""
+        """Stop watching: the connection ends."""
         self.left.set()
 
     def wait(self) -> None:
-        """Wait until it is known whether they are there."""
+        """Wait until it is known whether the processes run."""
         self.left.wait((MAX_FAILED_HEAD_CHECKS + 1) * SECONDS_BETWEEN_HEAD_CHECKS)
 
     def check(self) -> None:
@@ -212,7 +212,7 @@ HEAD = Head()
 
 
 def _head_problem(address: str, raylet: str) -> str | None:
-    """What is wrong with the cluster, or with this machine's part of it; None if nothing is."""
+    """Why the cluster, or this machine's part of it, is lost; None if it is not."""
     try:
         check_answers("", address)
     except SettingError:
@@ -257,7 +257,7 @@ def address_of(cluster: str) -> str:
 
 
 def check_answers(cluster: str, address: str) -> None:
-    """Raise `SettingError` if nobody listens at an address: Ray would wait for minutes."""
+    """Raise `SettingError` if no process listens at an address. Ray would wait for minutes."""
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=SECONDS_TO_CONNECT).close()
@@ -268,7 +268,7 @@ def check_answers(cluster: str, address: str) -> None:
 
 
 def _address_file() -> Path:
-    """Where Ray notes it, as `ray.init` looks for it."""
+    """The file in which Ray records the address, like `ray.init`."""
     folder = os.environ.get("RAY_TMPDIR")
     if not folder and sys.platform == "linux":
         folder = os.environ.get("TMPDIR")
@@ -278,7 +278,7 @@ def _address_file() -> Path:
 
 
 def _noted_address(cluster: str, file: Path) -> str:
-    """What the file says. Raises `SettingError` if others could have written it."""
+    """The address in the file. Raises `SettingError` if other users could have written it."""
     remedy = ("name the cluster, ", Setting("cluster", "HOST:PORT"), ", or set RAY_ADDRESS")
     try:
         descriptor = os.open(file, FLAGS)

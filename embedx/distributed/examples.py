@@ -19,18 +19,18 @@ from embedx.distributed.settings import ClusterSettings
 from embedx.distributed.worker import Plan
 from embedx.engine.select import SINGLE
 
-# Merges of each worker over a run, at least.
+# Minimum number of merges of each worker over a run.
 MIN_MERGES = 200
-# Examples that a thread trains between two merges.
+# Number of examples that a thread trains between two merges.
 MIN_EXAMPLES = 2_000
 MAX_EXAMPLES = 200_000
 
 
 @dataclass(frozen=True)
 class ExamplesPlan(Plan):
-    """Every worker trains minibatches.
+    """A plan by which every worker trains on minibatches.
 
-    max_chunk  examples of a chunk, where chunks are to be shorter than usual
+    max_chunk  maximum number of examples in a chunk, if chunks have to be shorter than usual
     """
 
     kind: type[MinibatchTraining]

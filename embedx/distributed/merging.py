@@ -1,8 +1,7 @@
-"""Rows of tables as they are sent, and what the damping of `embedx.engine.merging` is computed
-from.
+"""Rows of tables that are sent, and the parameters of the damping of `embedx.engine.merging`.
 
-C is the mean of h·hᵀ over rows h of the other table by how often they are used. It is taken by its
-largest eigenvalues one by one, and by the mean of all others.
+C is the mean of h·hᵀ over rows h of the other table, weighted by their use. It is represented by
+its largest eigenvalues and the mean of all others.
 """
 
 from collections.abc import Callable
@@ -16,7 +15,7 @@ from embedx.optimizers.contract import PER_COORDINATE, PER_ROW, Table, UpdateRul
 
 # k for each unit of the learning rate, as measured (docs/merging.md).
 DAMPING_PER_RATE = 0.1
-# Times that without an accumulator: what a bounded Adagrad divides the learning rate by in the end.
+# Factor of k without an accumulator: the final divisor of the learning rate of bounded Adagrad.
 STATELESS_FACTOR = 70.0
 # k where a table has no partner, with I for C, whatever the learning rate.
 DAMPING_WITHOUT_PARTNER = 0.02
@@ -26,11 +25,11 @@ MAX_PARTNER_ROWS = 4096
 
 
 class Partner(NamedTuple):
-    """What the rows of a table are multiplied by in training: rows of another table, or means of
-    them.
+    """The vectors that the rows of a table are multiplied by in training: rows of another table, or
+    means of rows.
 
-    rows  the rows that are used most as they are now, float32 (n, stride)
-    uses  float32 (n,): how often each of them is used
+    rows  the current values of those used most, float32 (n, stride)
+    uses  float32 (n,): the use of each
     """
 
     rows: Callable[[], ndarray]
@@ -119,8 +118,7 @@ def damping_of(table: Table, partner: Partner | None, n_updates: ndarray, rate: 
         return identity
     rows = partner.rows()
     moment = (rows * (partner.uses[:, None] / max(float(partner.uses.sum()), 1e-30))).T @ rows
-    # A column in which no row of the table differs is padding, or a feature that is always 1: it is
-    # not trained.
+    # A constant column of the table is padding, or a feature that is always 1: it is not trained.
     is_fixed = np.ptp(table.rows[:MAX_PARTNER_ROWS], axis=0) == 0
     moment[is_fixed] = 0
     moment[:, is_fixed] = 0

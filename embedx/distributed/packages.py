@@ -16,9 +16,7 @@ SCRIPT = "__main__"
 
 
 class Needed(NamedTuple):
-    """A module that a run needs beside embedx; its package and version, "" where they are
-    unknown.
-    """
+    """A module of another package that a run needs; package and version are "" if unknown."""
 
     module: str
     package: str
@@ -42,13 +40,13 @@ def needed(parts: Iterable[Any]) -> list[Needed]:
 
 
 def problem_with(modules: Iterable[Needed]) -> str:
-    """What is wrong on this machine with modules that a run needs, such as "lacks the package
-    embedx-hinge 0.1 (...)"; "" if nothing is. Runs on the workers' machines.
+    """The problem of this machine with modules that a run needs, such as "lacks the package
+    embedx-hinge 0.1 (...)"; "" if there is none. Runs on the workers' machines.
     """
     for module, package, version in modules:
         try:
             importlib.import_module(module)
-        # whatever the package does when it is imported
+        # The import of a package may raise anything.
         except (Exception, SystemExit) as error:
             name = f"the package {package} {version}" if package else f"the module {module}"
             return one_line(f"lacks {name} ({type(error).__name__}: {error})")

@@ -1,7 +1,7 @@
-"""The parameters that workers share: the server has those of the run, each worker a replica.
+"""The parameters that workers share: the server has those of the run, each worker has a replica.
 
-A replica is trained by the threads of its worker, and exchanges deltas with the server: it gets the
-rows that others have changed since, and returns those that it has changed itself.
+The threads of a worker train its replica, which exchanges deltas with the server: it receives the
+rows that others have changed since, and returns those that it has changed.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ from embedx.distributed.merging import Partner, add, damping_of, gather, merge, 
 from embedx.engine.merging import Delta
 from embedx.optimizers.contract import Table, UpdateRule
 
-# The name, beside those of tables, of what the objective keeps.
+# The name of the objective's state, next to those of tables.
 STATE = "objective"
 # By table, and STATE.
 Deltas = Mapping[str, Delta]
@@ -29,13 +29,13 @@ Deltas = Mapping[str, Delta]
 class Parameters:
     """What workers share, as live arrays.
 
-    Rows of tables are merged by `embedx.engine.merging`. Of the objective's state of a word or an
-    example, that of the worker that updated it last counts; numbers of updates are summed.
+    Rows of tables are merged by `embedx.engine.merging`. The objective's state of a word or an
+    example is that of the worker that updated it last; update counts are summed.
 
     state         (n, width) of the objective; width 0 if it keeps none
     n_updates     int64 (n,)
     update_rates  by table, float32 (n_rows,): updates for a word or example
-    partners      by table, what its rows are multiplied by, if known
+    partners      by table, the vectors that its rows are multiplied by, if known
     """
 
     tables: Mapping[str, Table]
@@ -47,8 +47,8 @@ class Parameters:
 
 
 class ParameterServer:
-    """The server of tables that all workers train. Any object stands for a worker, as long as that
-    lives.
+    """The server of the parameters that all workers train. A worker is identified by any object,
+    for as long as that object lives.
 
     Methods may be called by several threads; while `lock` is held nothing changes.
     """
@@ -68,7 +68,7 @@ class ParameterServer:
         return worker in self.lacking
 
     def is_done(self, epoch: int, chunks: range) -> bool:
-        """Whether nothing is left to train in these chunks."""
+        """Whether these chunks are already trained."""
         return False
 
     def remote_delta(self, worker: Any) -> Deltas:
@@ -119,11 +119,11 @@ class ParameterReplica:
     """The replica of what all workers train."""
 
     def __init__(self, parameters: Parameters) -> None:
-        # held while a chunk is trained, and while deltas are merged
+        # Held while a chunk is trained, and while deltas are merged.
         self.training: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
         self.before_merge: Callable[[], None] = lambda: None
         self.parameters = parameters
-        # as last agreed on with the server
+        # As of the last synchronisation with the server.
         self.base_updates = parameters.n_updates.copy()
         tables = parameters.tables.items()
         self.base = {
@@ -131,7 +131,7 @@ class ParameterReplica:
             for name, table in tables
         }
         for name, table in tables:
-            # compiles the kernels
+            # Compiles the kernels.
             self._merge_table(name, gather(table, np.zeros(0, np.int32)), 0.0, 0.0)
 
     def merge(self, remote: Deltas, n_trained: float, rate: float) -> Deltas:

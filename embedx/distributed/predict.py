@@ -26,8 +26,8 @@ class Predictor:
         self.threads = threads
 
     def predict(self, features: Any) -> tuple[ndarray, ndarray]:
-        """As `Classifier.top_k`, of all rows."""
-        # arrays that Ray sends are read-only, which is another type to kernels
+        """`Classifier.top_k` of all rows."""
+        # Arrays from Ray are read-only, which is another type for kernels.
         writeable = features.copy()
         ids, p = zip(*self.model.iter_top_k(writeable, self.k, threads=self.threads), strict=True)
         return np.concatenate(ids), np.concatenate(p)
@@ -41,7 +41,7 @@ def predict(
     threads: int | None,
     progress: Progress,
 ) -> Iterator[tuple[ndarray, ndarray]]:
-    """As `Classifier.top_k`, by workers on a cluster."""
+    """`Classifier.top_k` by workers on a cluster."""
     n = features.shape[0]
     with connected(cluster, threads, progress) as size:
         check_packages([model.objective])
@@ -57,11 +57,10 @@ def predict(
 
 
 def _checked(answer: Any, n_rows: int, k: int, model: Classifier) -> tuple[ndarray, ndarray]:
-    """The answer of a worker. Raises `EmbedxError` if it is not what it was asked for."""
+    """The answer of a worker. Raises `LostClusterError` if it is not valid."""
     try:
         return check_best(answer, n_rows, k, model.n_labels)
     except LostWorkerError as error:
-        problem = f"a worker cannot be relied on: {error}"
-        raise LostClusterError(
-            problem, "start the cluster anew, of machines of your own"
-        ) from error
+        problem = f"a worker sent an invalid answer: {error}"
+        remedy = "start the cluster again, on machines that you trust"
+        raise LostClusterError(problem, remedy) from error

@@ -25,19 +25,20 @@ from embedx.errors import EmbedxError, LostClusterError, SettingError, one_line
 from embedx.runtime.progress import Progress
 from embedx.storage.folder import installed_version
 
-# One that a worker trains, and one that it merges or that waits.
+# One range is trained, another is merged or waits.
 RANGES_PER_WORKER = 2
 SECONDS_FOR_OTHER_WORKERS = 15.0
 SECONDS_BETWEEN_CHECKS = 0.2
-# Workers that are lost without a range trained between, before the run gives up.
+# Number of workers lost without a trained range in between, after which the run ends.
 MAX_LOST_IN_A_ROW = 5
+CHECK_MEMORY = "check the memory of the machines"
 MAX_LETTERS_OF_REASON = 200
 COLOUR = re.compile(r"\x1b\[[\d;]*m")
 
 
 def result_of(reference: Any, timeout: float | None = None) -> Any:
-    """What a call returned. Raises what it raised, and `LostWorkerError` if it was lost or does not
-    end in time.
+    """The result of a call. Raises its error, and `LostWorkerError` if the worker is lost or does
+    not answer in time.
     """
     library = ray()
     end = float("inf") if timeout is None else time.monotonic() + timeout
@@ -56,7 +57,7 @@ def result_of(reference: Any, timeout: float | None = None) -> Any:
 
 
 def _reason(error: Exception) -> str:
-    """Why a worker is lost, in a line: what the start of one raised, or what Ray says first."""
+    """Why a worker is lost, in a line: the error of its start, or the first line from Ray."""
     lines = COLOUR.sub("", str(error)).strip().splitlines() or [type(error).__name__]
     line = lines[0]
     if "creation task" in line:
@@ -97,7 +98,7 @@ class WorkerHandle:
     host: str = "no machine yet"
 
     def call(self, method: str, *arguments: Any, timeout: float | None = None) -> Any:
-        """What a method of the worker returns; see `result_of`."""
+        """The result of a method of the worker; see `result_of`."""
         return result_of(getattr(self.actor, method).remote(*arguments), timeout)
 
 
@@ -112,7 +113,7 @@ class Workers:
         self.lock = threading.Lock()
         self.numbers = itertools.count(1)
         self.all: list[WorkerHandle] = []
-        # RANGES_PER_WORKER times each, less those that are taken
+        # Each worker RANGES_PER_WORKER times, without those in use.
         self.free: queue.SimpleQueue[WorkerHandle] = queue.SimpleQueue()
         self.n_lost_in_a_row = 0
         self.error: BaseException | None = None
@@ -141,7 +142,7 @@ class Workers:
             raise self.error
 
     def take(self) -> WorkerHandle | None:
-        """Wait for a worker that is free for a range. None when all are ended.
+        """Wait for a worker that is free for a range; None when all have ended.
 
         Raises `EmbedxError` if workers cannot be started.
         """
@@ -166,14 +167,14 @@ class Workers:
             return
         self.n_lost_in_a_row += 1
         if self.n_lost_in_a_row >= MAX_LOST_IN_A_ROW:
-            # workers are lost with it
+            # A lost head takes its workers with it.
             HEAD.wait()
             if HEAD.problem is not None:
                 self.error = LostClusterError(HEAD.problem)
                 return
             lost = f"{MAX_LOST_IN_A_ROW} workers were lost one after another"
             problem = f"{lost}, the last on {worker.host} ({why})"
-            self.error = SettingError("cluster", None, problem, "check the memory of the machines")
+            self.error = SettingError("cluster", None, problem, CHECK_MEMORY)
             return
         self.progress.warn(
             f"the worker on {worker.host} is lost ({why}); its range is trained by another"
@@ -203,7 +204,7 @@ class Workers:
 
     def _add(self) -> None:
         """Start a worker, unless the run is over."""
-        # `train` for each range, and `merge`
+        # `train` for each range, and `merge`.
         n_calls_at_once = RANGES_PER_WORKER + 1
         with self.lock:
             if self.closed:
@@ -247,8 +248,7 @@ class Workers:
 def predictions(
     kind: type, model: Any, k: int, size: Size, blocks: Iterable[Any]
 ) -> Iterator[tuple[int, Any]]:
-    """For each block its number of rows, and what `kind(model, k, threads).predict` of a worker
-    returns for it.
+    """(number of rows, result of `kind(model, k, threads).predict` on a worker) for each block.
 
     Ray replaces a worker that is lost and repeats its calls. Raises `EmbedxError` if the cluster
     has too few CPUs.
@@ -277,4 +277,4 @@ def predictions(
             yield n_rows, result_of(reference)
     except LostWorkerError as error:
         problem = f"{MAX_LOST_IN_A_ROW} workers were lost ({error})"
-        raise SettingError("cluster", None, problem) from error
+        raise SettingError("cluster", None, problem, CHECK_MEMORY) from error

@@ -1,4 +1,4 @@
-"""What the workers of a cluster cannot train: refused once the settings of a run are resolved."""
+"""Settings that the workers of a cluster do not support, refused once settings are resolved."""
 
 from collections.abc import Iterator
 
@@ -41,7 +41,7 @@ def _check_steps(settings: ClassifySettings, objective: Objective) -> None:
 def _refusals_of_steps(
     settings: ClassifySettings, objective: Objective
 ) -> Iterator[tuple[Setting, bool, str, Text]]:
-    """What workers cannot do, whether the settings ask for it, why, and what to do instead."""
+    """(unsupported setting, whether it is set, reason, remedy) for training by steps."""
     sampler = samplers.SAMPLERS[str(settings.sampler)]
     optimizer = optimizers.OPTIMIZERS[str(settings.optimizer)]
     per_row_of_all = sampler.candidates == "all" and optimizer.keeps == "per_row"

@@ -22,7 +22,7 @@ from embedx.skipgram.strategies import Streamed
 from embedx.training.state import TrainState
 from embedx.training.strategy import Strategy, Tally, Wrap
 
-# A worker is given up that takes this many times the mean seconds of a range.
+# A worker counts as lost if a range takes this many times the mean.
 MAX_TIMES_MEAN = 10.0
 MIN_SECONDS_TO_WAIT = 60.0
 
@@ -40,7 +40,7 @@ class Distributed(Strategy):
         self.is_guarded = inner.is_guarded
         self.loss_unit = inner.loss_unit
         self.n_bytes_sent = 0
-        # seconds of a range, None before the first one
+        # Seconds of a range; None before the first one.
         self.mean_seconds: float | None = None
 
     def compile(self, progress: Progress) -> None:
@@ -88,8 +88,8 @@ class Distributed(Strategy):
         self.n_bytes_sent += n_bytes(remote) + n_bytes(local)
 
     def state(self) -> TrainState:
-        """It can be read with the server's lock while workers train: after a rollback, ranges under
-        way are repeated.
+        """The state, which can be read with the server's lock while workers train: after a
+        rollback, current ranges are repeated.
         """
         state = self.inner.state()
         state.lock = self.server.lock
@@ -121,17 +121,17 @@ class Distributed(Strategy):
         return self.inner.facts() | {"cluster": facts}
 
     def forget(self) -> None:
-        """After a rollback other workers begin with the parameters of the server."""
+        """Restart the workers after a rollback, from the parameters of the server."""
         self.inner.forget()
         self.pool.restart()
 
     def interrupt(self) -> None:
-        """End the workers; ranges under way are lost."""
+        """End the workers; their current ranges are lost."""
         self.pool.close()
 
 
 def by_workers(cluster: ClusterSettings, size: Size) -> Wrap:
-    """What makes the workers of the cluster that this process is connected to train a strategy."""
+    """A wrapper that has the connected cluster's workers train a strategy."""
 
     def distributed(strategy: Strategy) -> Distributed:
         plan, chunks_per_range = _plan_of(strategy, cluster, size)

@@ -1,4 +1,4 @@
-"""Classifiers trained by workers, a tile of labels by each: to the same bits as on one machine."""
+"""Classifiers trained by workers, each on tiles of labels, with the same bits as on one machine."""
 
 import contextlib
 import copy
@@ -23,7 +23,7 @@ RANGES_PER_THREAD = 32
 
 @dataclass(frozen=True)
 class TilesPlan(Plan):
-    """Every worker trains tiles of labels to the end."""
+    """A plan by which every worker trains tiles of labels."""
 
     inputs: LevelInputs
 
@@ -56,7 +56,7 @@ class TileServer:
     def __init__(self, strategy: LabelwiseTraining) -> None:
         self.strategy = strategy
         self.lock = threading.Lock()
-        # the level that each worker trains
+        # The level that each worker trains.
         self.level_of: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 
     def is_ready(self, worker: Any) -> bool:
@@ -78,14 +78,14 @@ class TileServer:
         return level, self.strategy.trained[levels[level][0]]
 
     def add(self, worker: Any, delta: tuple[int, dict[int, TrainedTile]]) -> None:
-        """Keep the tiles of the level that is under way. Raises `LostWorkerError`, and keeps none,
-        if they do not fit it.
+        """Store trained tiles of the current level. Raises `LostWorkerError`, and stores none, if
+        they do not fit it.
         """
         self._check(delta)
         level, tiles = delta
         with self.lock:
             if level == self.strategy.level:
-                # arrays that Ray sends stay in its store
+                # Copied, because arrays from Ray are in its store.
                 self.strategy.done |= copy.deepcopy(tiles)
 
     def _check(self, delta: Any) -> None:
@@ -116,7 +116,7 @@ def _check_tile(trained: TrainedTile, n_nodes: int, n_features: int) -> None:
 
 
 class TileReplica:
-    """Trains the tiles of a level, and keeps none that it has sent."""
+    """Trains tiles of a level, and drops those that it has sent."""
 
     training = contextlib.nullcontext()
 
@@ -127,9 +127,7 @@ class TileReplica:
     def merge(
         self, remote: tuple[int, list[Level]] | None, n_trained: float, rate: float
     ) -> tuple[int, dict[int, TrainedTile]]:
-        """The tiles that were trained; then the replica is of the level that the server sent, if it
-        sent one.
-        """
+        """The tiles trained so far. Then sets the level that the server sent, if it sent one."""
         strategy = self.strategy
         trained = self.level, strategy.done.copy()
         for n in trained[1]:

@@ -22,30 +22,30 @@ from embedx.skipgram.settings import SkipGramSettings
 from embedx.skipgram.strategies import CHUNK, Streamed, empty_tables
 from embedx.text.subsampling import TokenStream
 
-# Merges of each worker over a run, where merging is cheap.
+# Number of merges of each worker over a run, where merging is cheap.
 MERGES = 50
-# The more workers, the less each knows of the others: merges of each worker are these times the
-# square root of the number of workers, as far as the head keeps up, but at least MIN_MERGES.
+# More workers need more merges: each worker merges MERGES_BY_WORKERS · √workers times, as far as
+# the head keeps up, but at least MIN_MERGES times.
 MERGES_BY_WORKERS = 14.0
 MIN_MERGES = 20
-# Merges of a run with a single worker.
+# Minimum number of merges with a single worker.
 MIN_MERGES_ALONE = 10
-# Words of a range for each row of the tables: about a tenth of the time goes to merging, and the
-# head keeps up with all threads (docs/merging.md).
+# Words in a range per row of the tables: merging then takes about a tenth of the time, and the head
+# keeps up with all threads (docs/merging.md).
 WORDS_PER_ROW = 16
 WORDS_PER_ROW_AND_THREAD = 0.5
-# The same where more merges are wanted.
+# Lower bounds of these, where more merges are needed.
 MIN_WORDS_PER_ROW = 2
 MIN_WORDS_PER_ROW_AND_THREAD = 0.25
-# Chunks of a range for each thread: some seconds, which is what a lost worker costs.
+# Maximum number of chunks in a range per thread: a few seconds, which a lost worker costs.
 MAX_CHUNKS = 400
-# The same where the head would not keep up.
+# The same where the head would not keep up otherwise.
 MAX_CHUNKS_FOR_HEAD = 2000
 
 
 @dataclass(frozen=True)
 class WordsPlan(Plan):
-    """Every worker trains chunks of the stream on tables of its own.
+    """A plan by which every worker trains chunks of the stream on its own tables.
 
     parts       the n-grams of each word
     n_rows      numbers of words, and of buckets of n-grams
@@ -111,8 +111,8 @@ class WordsPlan(Plan):
 
 
 def update_rates(strategy: Streamed, kept: ndarray) -> dict[str, ndarray]:
-    """By table, float32 (n_rows,): about how many blocks update each row for each word of the
-    corpus.
+    """By table, float32 (n_rows,): the expected number of blocks that update each row, per word of
+    the corpus.
 
     Output rows count as centre words, not as negatives: all candidates of a word together move as
     far as the word does.
@@ -155,7 +155,7 @@ def plan_of(strategy: Streamed, cluster: ClusterSettings, size: Size) -> tuple[W
         (n_words, n_inputs - n_words),
         (tables.inputs.frozen, tables.outputs.frozen),
         strategy.frequencies.kept_share.astype(float32),
-        # a memory map is sent as an array
+        # A memory map would not be sent as an array.
         stream._replace(tokens=np.asarray(stream.tokens)),
     )
     n_rows = n_inputs + len(tables.outputs.rows)

@@ -18,7 +18,7 @@ from embedx.training.strategy import Strategy, Tally
 
 
 class Plan:
-    """What a worker needs to train a strategy; it is sent to each of them.
+    """Everything that a worker needs to train a strategy; it is sent to each worker.
 
     `parameters`, `server` and `replica` are called after the strategy's `compile`.
     """
@@ -27,21 +27,21 @@ class Plan:
         """The strategy that a worker trains; its parameters come from the server."""
 
     def components(self) -> Sequence[Any]:
-        """What the plan is made of, an objective and a sampler among it."""
+        """The parts of the plan, with the objective and the sampler among them."""
         return ()
 
     def parameters(self, strategy: Any) -> Parameters:
-        """The parameters that all workers train; those of a plan with its own server and replica
-        are never asked for.
+        """The parameters that all workers train; not called for plans with their own server and
+        replica.
         """
         raise NotImplementedError
 
     def server(self, strategy: Any) -> Any:
-        """The server of the run's strategy: a `ParameterServer`, or of the same methods."""
+        """The server of the run's strategy: a `ParameterServer`, or one with the same methods."""
         return ParameterServer(self.parameters(strategy))
 
     def replica(self, strategy: Any) -> Any:
-        """The replica of a worker's strategy: a `ParameterReplica`, or of the same methods."""
+        """The replica of a strategy: a `ParameterReplica`, or one with the same methods."""
         return ParameterReplica(self.parameters(strategy))
 
 
@@ -52,29 +52,28 @@ class Worker:
         self.plan = plan
         self.threads = threads
         self.lock = threading.Lock()
-        # words or examples since the last merge
+        # Words or examples since the last merge.
         self.n_trained = 0
-        # learning rate of the last range
+        # Learning rate of the last range.
         self.rate = 0.0
 
     def start(self) -> tuple[str, int, str]:
-        """Build and compile; host, process and version of embedx. Raises whatever the plan does."""
+        """Build and compile; return (host, process, version). Raises whatever the plan raises."""
         self.strategy: Strategy = self.plan.build(self.threads)
         self.strategy.compile(SILENT)
         self.replica = self.plan.replica(self.strategy)
         self.pool = ThreadPoolExecutor(len(self.strategy.workers))
-        # workspaces that no thread uses
+        # Workspaces that no thread uses.
         self.free: queue.SimpleQueue[Any] = queue.SimpleQueue()
         for workspace in self.strategy.workers:
             self.free.put(workspace)
         return platform.node(), os.getpid(), installed_version()
 
     def train(self, epoch: int, chunks: range, rate: float) -> tuple[Tally, float]:
-        """Train chunks of an epoch at a learning rate: what was done, and the seconds from the
-        first chunk on.
+        """Train chunks of an epoch at a learning rate; return the tally, and the seconds since the
+        first chunk.
 
-        A range that is given meanwhile waits; its chunks are taken by threads that this one has
-        none for any more.
+        A range that arrives meanwhile waits for threads that have no more chunks of this one.
         """
         self.rate = rate
         trained = self.pool.map(lambda chunk: self._train_chunk(epoch, chunk, rate), chunks)
@@ -82,7 +81,7 @@ class Worker:
         return sum(tallies, Tally()), time.monotonic() - starts[0]
 
     def _train_chunk(self, epoch: int, chunk: int, rate: float) -> tuple[float, Tally]:
-        """When it began, and what was done."""
+        """(time of its start, tally) of a chunk."""
         began = time.monotonic()
         workspace = self.free.get()
         with self.replica.training:

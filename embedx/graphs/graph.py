@@ -18,12 +18,12 @@ from embedx.runtime.memory import allocating, check_declared, plan_memory
 from embedx.settings import MAX_WHOLE_NUMBER
 from embedx.text.tables import shown
 
-# sources and targets, int32 (n,), and weights, float32 (n,) or (0,)
+# Sources and targets, int32 (n,), and weights, float32 (n,) or (0,).
 Edges = tuple[ndarray, ndarray, ndarray]
 # Places in the counts of edges that are left out.
 SELF_LOOPS = 0
 WITHOUT_WEIGHT = 1
-# In memory, about.
+# Approximate memory.
 BYTES_PER_NAME = 60
 BYTES_PER_NODE = 64
 TOO_LARGE = "take fewer edges, or a machine with more memory"
@@ -31,8 +31,8 @@ TOO_LARGE = "take fewer edges, or a machine with more memory"
 
 @kernel
 def count_edges(sources, targets, weights, is_directed, degrees, left_out):
-    """Add edges to `degrees`, int64 (nodes,): the numbers of neighbours; those that are left out to
-    their counts, int64 (2,).
+    """Count edges in `degrees`, int64 (nodes,), and those that are left out in `left_out`, int64
+    (2,).
     """
     for e in range(len(sources)):
         if sources[e] == targets[e]:
@@ -68,8 +68,8 @@ def place_edges(sources, targets, weights, is_directed, free, neighbours, values
 
 @kernel
 def finish_rows(offsets, neighbours, weights, is_met):
-    """Mark the nodes that have edges, and replace the weights of each row, if there are any, by
-    their cumulative shares.
+    """Mark the nodes with edges, and replace the weights of each row, if there are any, by
+    cumulative shares.
     """
     for node in range(len(offsets) - 1):
         for at in range(offsets[node], offsets[node + 1]):
@@ -88,8 +88,7 @@ def finish_rows(offsets, neighbours, weights, is_met):
 
 @dataclass(frozen=True)
 class Graph:
-    """Nodes, and the neighbours that a walk may go to from each. Made by `from_edges`,
-    `from_scipy` or `from_networkx`.
+    """Nodes and their neighbours. Created by `from_edges`, `from_scipy` or `from_networkx`.
 
     Self-loops are left out; an edge that is given more than once counts once, with the sum of the
     weights. Without `directed` an edge can be followed both ways.
@@ -133,8 +132,8 @@ class Graph:
     def from_edges(
         cls, edges: Iterable[Sequence[Any]], weights: Any = None, *, directed: bool = False
     ) -> Self:
-        """From pairs of nodes of any kind, whose names are their `str`, or an integer array (edges,
-        2); and their weights.
+        """The graph of pairs of nodes, whose names are their `str`, or of an integer array (edges,
+        2); with weights of the edges.
         """
         if isinstance(edges, ndarray):
             problem = checks.wrong_form(edges, (None, 2), "OSUf" + checks.INTEGERS)
@@ -155,17 +154,17 @@ class Graph:
         weighted: bool = False,
         directed: bool = False,
     ) -> Self:
-        """From an adjacency matrix (nodes, nodes), whose element [i, j] is the edge from i to j."""
+        """The graph of an adjacency matrix, (nodes, nodes): element [i, j] is the edge from i to j."""
         checks.require(checks.wrong_sparse(matrix), "matrix", "build it anew")
         try:
             adjacency = coo_matrix(matrix)
         except (TypeError, ValueError) as error:
             remedy = "give an array or a matrix of scipy.sparse"
-            raise DataError("matrix", None, f"no adjacency matrix ({error})", remedy) from error
+            raise DataError("matrix", None, f"not an adjacency matrix ({error})", remedy) from error
         n_rows, n_columns = adjacency.shape
         if n_rows != n_columns:
-            problem = f"{n_rows:,} × {n_columns:,} is no graph"
-            raise DataError("matrix", None, problem, "it must be square")
+            problem = f"{n_rows:,} × {n_columns:,}, but an adjacency matrix is square"
+            raise DataError("matrix", None, problem, "give a row and a column for each node")
         need = (BYTES_PER_NAME + BYTES_PER_NODE) * n_rows
         check_declared("matrix", need, f"{n_rows:,} nodes", TOO_LARGE)
         names = [str(k) for k in range(n_rows)] if names is None else list(names)
@@ -176,8 +175,8 @@ class Graph:
 
     @classmethod
     def from_networkx(cls, graph: Any, weight: str | None = None) -> Self:
-        """From a networkx graph, directed or not; `weight` names the attribute of edges that is
-        their weight.
+        """The graph of a networkx graph, directed or not; `weight` is the name of the attribute
+        with the weights of edges.
         """
         nodes = list(graph)
         number = {node: k for k, node in enumerate(nodes)}
@@ -189,8 +188,8 @@ class Graph:
 
     @classmethod
     def of_ids(cls, names: Sequence[str], pairs: Any, weights: Any, directed: bool) -> Self:
-        """From the numbers of nodes, (2, edges). Raises `EmbedxError` for weights that are none,
-        and where nothing is left.
+        """The graph of edges between numbered nodes, (2, edges). Raises `EmbedxError` for invalid
+        weights, and if no edge is left.
         """
         _check_names(names)
         ids = np.asarray(pairs)
@@ -222,7 +221,7 @@ class Graph:
         weighted: bool,
         directed: bool,
     ) -> Self:
-        """From edges in parts, which are read twice: to count and to place them."""
+        """The graph of edges in parts, which are read twice: to count and to place them."""
         n_nodes = len(names)
         degrees = np.zeros(n_nodes, int64)
         left_out = np.zeros(2, int64)
@@ -241,7 +240,7 @@ class Graph:
             place_edges(*part, directed, free, neighbours, weights)
 
         rows = csr_matrix((weights, neighbours, offsets), (n_nodes, n_nodes))
-        # in place; it sorts rows, too
+        # In place; also sorts rows.
         rows.sum_duplicates()
         if rows.nnz == 0:
             raise DataError("graph", None, "no edges", "give two nodes per line")
@@ -265,17 +264,17 @@ class Graph:
 
 
 def as_graph(corpora: Any, settings: GraphSettings | None) -> Any:
-    """A graph of networkx or a sparse matrix as a `Graph`; a `Graph`, names of files and text as
-    they are. Raises `SettingError` for a graph without walks, and `DataError` for walks without a
-    graph.
+    """A graph of networkx or a sparse matrix as a `Graph`; a `Graph`, names of files and text are
+    returned unchanged. Raises `SettingError` for a graph without walks, and `DataError` for walks
+    without a graph.
     """
     is_networkx = all(hasattr(corpora, name) for name in ("is_directed", "edges", "nodes"))
     is_graph = isinstance(corpora, Graph) or is_networkx or issparse(corpora)
     if is_graph and settings is None:
-        remedy = ("set it, such as ", Setting("walks", 10))
-        raise SettingError("walks", None, "a graph is trained on by walks", remedy)
+        remedy = ("give their number, such as ", Setting("walks", 10))
+        raise SettingError("walks", None, "a graph is trained by random walks", remedy)
     if settings is not None and not is_graph and not _are_names(corpora):
-        problem = f"{reprlib.repr(corpora)} is no graph"
+        problem = f"{reprlib.repr(corpora)} is not a graph"
         kinds = "a Graph, a graph of networkx, a matrix of scipy.sparse, or names of files"
         raise DataError("corpora", None, problem, f"give {kinds}")
     if not is_graph or isinstance(corpora, Graph) or settings is None:
@@ -316,7 +315,7 @@ def _checked_weights(weights: Any, n_edges: int) -> ndarray:
 
 
 def _number_of(node: Hashable, number: dict[Hashable, int], edge: int) -> int:
-    """The number of a node; a new one gets the next. Raises `DataError` for what is no node."""
+    """The number of a node; a new one gets the next. Raises `DataError` for an invalid node."""
     if not isinstance(node, Hashable) or _is_missing(node):
         problem = f"edge {edge:,} has the node {shown(node)}"
         raise DataError("edges", None, problem, "give strings or numbers")
@@ -332,7 +331,7 @@ def _is_missing(node: Hashable) -> bool:
 
 
 def _names_of(nodes: Iterable[Hashable]) -> list[str]:
-    """The `str` of each node. Raises `DataError` for different nodes that have the same."""
+    """The `str` of each node. Raises `DataError` if different nodes have the same one."""
     node_of: dict[str, Hashable] = {}
     for node in nodes:
         other = node_of.setdefault(str(node), node)

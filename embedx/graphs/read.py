@@ -1,7 +1,7 @@
-"""Graphs in files: lists of edges, in whatever `embedx train` reads text from, and matrices of
+"""Graphs in files: edge lists, from any source that `embedx train` reads text from, and matrices of
 scipy and Matrix Market.
 
-An edge list is read as text is: the nodes are its words, numbered, counted and kept in the token
+An edge list is read like text: nodes are words, which are numbered, counted and kept in the token
 cache, and an edge is a line.
 """
 
@@ -42,14 +42,14 @@ from embedx.text.tokenizer import END_OF_SENTENCE
 from embedx.text.word_list import WordList
 
 MATRICES = (".npz", ".mtx", ".mtx.gz")
-# An entry of a Matrix Market file takes at least these bytes, by layout; in memory, 16.
+# Minimum size of an entry of a Matrix Market file, by layout; in memory it takes 16 bytes.
 MIN_BYTES_PER_ENTRY = {"coordinate": 4, "array": 2}
 BYTES_PER_ENTRY = 16
-# Of deflate.
+# Maximum compression ratio of deflate.
 MAX_GZIP_RATIO = 1032
-# Of an edge: two nodes, and maybe a weight.
+# An edge has two nodes, and may have a weight.
 MAX_COLUMNS = 3
-# In the third column of networkx's edge lists.
+# The third column of networkx's edge lists.
 NO_ATTRIBUTES = "{}"
 EDGES_PER_PART = 1 << 20
 USUAL_NAMES = """
@@ -57,7 +57,7 @@ USUAL_NAMES = """
     parent child user item friend follower followee followed citing cited author paper buyer seller
     product sender receiver recipient subject object person member group
 """
-# Words in usual names of the columns of nodes.
+# Words in common names of the columns of nodes.
 COLUMN_NAMES = frozenset(USUAL_NAMES.split())
 NAME_PART = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 AS_TEXT = TextSettings(on_bad_utf8="error")
@@ -73,9 +73,9 @@ def read_graph(
 ) -> Graph:
     """The graph in files.
 
-    edge_separator  its name; None: recognised by the first lines of each file
+    edge_separator  its name; None: recognised from the first lines of each file
 
-    Raises `EmbedxError`, which names file and line, for what is no edge.
+    Raises `EmbedxError` with file and line for a line that is no edge.
     """
     if len(files) == 1 and files[0].endswith(MATRICES):
         graph = _matrix(files[0], settings)
@@ -92,7 +92,7 @@ def read_graph(
 
 
 def _matrix(file: str, settings: GraphSettings) -> Graph:
-    """The graph whose adjacency matrix is in a file."""
+    """The graph of an adjacency matrix in a file."""
     try:
         if file.endswith(".npz"):
             content = "matrix of scipy.sparse.save_npz"
@@ -109,15 +109,15 @@ def _matrix(file: str, settings: GraphSettings) -> Graph:
     except MemoryError:
         raise
     except Exception as error:
-        # scipy raises errors of many kinds for damaged files
+        # scipy raises many kinds of errors for damaged files.
         problem = f"not a sparse matrix ({error})"
         remedy = "write one with scipy.sparse.save_npz or mmwrite"
         raise DataError(file, None, problem, remedy) from error
 
 
 def _check_matrix_market(file: str) -> None:
-    """Raise `DataError` where a Matrix Market file declares more entries than its bytes, or the
-    free memory, can hold.
+    """Raise `DataError` if a Matrix Market file declares more entries than its size, or the free
+    memory, allows.
     """
     n_rows, n_columns, n_entries, layout, _, _ = mminfo(file)
     n_bytes = os.stat(file).st_size
@@ -133,11 +133,11 @@ def _check_matrix_market(file: str) -> None:
 
 @kernel
 def read_edges(tokens, at, min_columns, is_comment, sources, targets, thirds, n_comments):
-    """Write the edges from tokens[at:] to int32 arrays.
+    """Write the edges of tokens[at:] to int32 arrays.
 
-    Returns their number, the start of the next line, and the start of a line of too few or too many
-    columns, at which it stops, or -1. `thirds` is -1 for an edge of two columns. Adds the number of
-    comments to n_comments, int64 (1,).
+    Returns (number of edges, start of the next line, start of an invalid line or -1); stops at a
+    line with too few or too many columns. `thirds` is -1 for an edge with two columns. Adds the
+    number of comments to n_comments, int64 (1,).
     """
     n = 0
     while at < len(tokens) and n < len(sources):
@@ -166,7 +166,7 @@ class _EdgeList:
     """The edges in lines of two or three cells, which are the tokens of a corpus.
 
     is_comment  bool (words,): lines that begin with this word are comments
-    n_comments  int64 (1,): the number of comments in the parts that were read last
+    n_comments  int64 (1,): number of comments in the last pass
     """
 
     def __init__(
@@ -189,8 +189,8 @@ class _EdgeList:
         self._buffers = np.zeros((MAX_COLUMNS, EDGES_PER_PART), np.int32)
 
     def parts(self, size: int = EDGES_PER_PART) -> Iterator[np.ndarray]:
-        """The columns of the edges, int32 (3, n), at most `size` edges at a time; -1 where there is
-        no third column.
+        """The columns of the edges, int32 (3, n), at most `size` edges at a time; -1 for a missing
+        third column.
         """
         place = 0
         self.n_comments[:] = 0
@@ -214,7 +214,7 @@ class _EdgeList:
         )
 
     def check_columns(self) -> None:
-        """Raise `DataError` where some lines have a third column and others have none."""
+        """Raise `DataError` if only some lines have a third column."""
         first: np.ndarray | None = None
         for part in self.parts():
             has_third = part[2] >= 0
@@ -230,8 +230,8 @@ class _EdgeList:
                 )
 
     def check_third_column(self) -> None:
-        """Raise `DataError` where blanks divide the first lines and a third column is text: most
-        likely the names of nodes hold blanks.
+        """Raise `DataError` if columns are separated by blanks and the third one is text: names of
+        nodes then probably contain blanks.
         """
         head = next(self.parts(FIRST_LINES), np.zeros((MAX_COLUMNS, 0), np.int32))
         lines = [self.words.at(edge) for edge in head.T if edge[2] >= 0]
@@ -257,8 +257,8 @@ class _EdgeList:
             return separator_of(file.read(BLOCK_BYTES)) == WHITE_SPACE
 
     def refused(self, cells: list[str], problem: str, remedy: Text) -> DataError:
-        """The error for the line of these cells, with its file and number; standard input, which is
-        read once, has no numbers.
+        """The error for the line with these cells, with its file and number; without a number for
+        standard input, which can be read only once.
         """
         for source in self.sources:
             if source.fingerprint is None:
@@ -276,7 +276,7 @@ class _EdgeList:
         lines = [self.words.at(edge[edge >= 0]) for edge in head.T]
         if len(lines) < 2:
             return 0
-        # words of a heading are in no other line
+        # The words of a heading are in no other line.
         are_rare = (self.counts[head[:2, 0]] <= len(self.sources)).all()
         names_columns = are_rare and _names_columns(lines[0])
         if not names_columns and not _differs_in_numbers(*lines):
@@ -296,7 +296,7 @@ def _differs_in_numbers(first: list[str], *others: list[str]) -> bool:
 
 
 def _names_columns(cells: list[str]) -> bool:
-    """Whether both nodes are usual names of columns, such as `source` and `TargetCity`."""
+    """Whether both nodes are common names of columns, such as `source` and `TargetCity`."""
     parts = [{part.lower() for part in NAME_PART.findall(cell)} for cell in cells[:2]]
     return all(words & COLUMN_NAMES for words in parts)
 
@@ -306,7 +306,7 @@ def _graph_of(
 ) -> Graph:
     """The graph of an edge list.
 
-    is_kept  its words stay on disk after the corpus is closed
+    is_kept  whether its words stay on disk after the corpus is closed
     """
     words = edges.words
     n_headings = edges.leave_out_heading(progress)
@@ -352,8 +352,8 @@ def _graph_of(
 
 
 def _weights(edges: _EdgeList, is_third: np.ndarray) -> np.ndarray:
-    """The weight that each word of the third column states, float32 (words,); 0 for other words.
-    Raises `DataError` for a word that is no weight.
+    """The weight of each word of the third column, float32 (words,); 0 for other words. Raises
+    `DataError` for a word that is no weight.
     """
     weights = np.zeros(len(edges.words), np.float32)
     weights[is_third] = [_number(word) for word in edges.words.at(np.flatnonzero(is_third))]
@@ -373,8 +373,8 @@ def _is_number(word: str) -> bool:
 
 
 def _is_no_name(cell: str) -> bool:
-    """Whether a third cell is no part of a name: a number, maybe with a decimal comma, or what
-    networkx writes for no attributes.
+    """Whether a third cell is not part of a name: a number, perhaps with a decimal comma, or
+    networkx's mark for no attributes.
     """
     is_decimal = NUMBER.fullmatch(cell.encode()) is not None
     return is_decimal or _is_number(cell) or cell == NO_ATTRIBUTES
@@ -389,9 +389,7 @@ def _number(word: str) -> float:
 
 
 def node_types(file: str, names: Sequence[str]) -> list[str | None]:
-    """The type of each node, from lines of a node and its type; None for a node that the file does
-    not have.
-    """
+    """The type of each node, from lines of a node and its type; None for a node not in the file."""
     types: dict[str, str] = {}
     try:
         with open(file, encoding="utf-8-sig") as lines:

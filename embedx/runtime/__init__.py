@@ -1,3 +1,3 @@
-"""What is neither task nor text: progress, memory, disk, the limits of containers, interrupts,
-locks, files written whole, the folders of caches.
+"""General services: progress, memory, disk, limits of containers, interrupts, locks, atomic files,
+cache folders.
 """

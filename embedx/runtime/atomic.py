@@ -1,7 +1,7 @@
 """Files that are complete or absent: written under a temporary name, synchronised to the disk, and
 renamed.
 
-A killed process leaves NAME.partial-XXXXXXXX beside the file, or the temporary name that it chose.
+A killed process leaves NAME.partial-XXXXXXXX next to the file, or its own temporary name.
 """
 
 import contextlib
@@ -24,18 +24,18 @@ else:
     FULL_SYNC = getattr(fcntl, "F_FULLFSYNC", None)  # on macOS alone
 
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
-# Where a folder cannot be opened or synchronised, as on CIFS and some FUSE file systems, its names
-# are as safe as they can be there (as in PostgreSQL's fsync_fname_ext).
+# Ignored errors of opening or synchronising a folder, as on CIFS and some FUSE file systems:
+# nothing more can be done there (as in PostgreSQL's fsync_fname_ext).
 FOLDERS_NOT_OPENED = (errno.EACCES, errno.EPERM, errno.EISDIR)
 FOLDERS_NOT_SYNCED = (errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EBADF)
 
 
 @contextlib.contextmanager
 def replacing(file: Path, partial: Path | None = None) -> Iterator[IO[bytes]]:
-    """A stream to a temporary file, which replaces `file` when the block ends; if it raises, `file`
-    stays as it was. A file that is replaced hands on its permissions.
+    """A stream to a temporary file, which replaces `file` when the block ends and keeps its
+    permissions. If the block raises, `file` is not changed.
 
-    partial  the temporary file, on the same file system; by default a new name beside `file`
+    partial  the temporary file, on the same file system; by default a new name next to `file`
     """
     partial = partial or beside(file, "partial")
     try:
@@ -51,7 +51,7 @@ def replacing(file: Path, partial: Path | None = None) -> Iterator[IO[bytes]]:
 
 
 def followed(path: Path) -> Path:
-    """Where the links of a path lead. Raises `DataError` for links that lead to themselves."""
+    """The target of a path's symbolic links. Raises `DataError` for circular links."""
     try:
         return path.resolve()
     except (OSError, RuntimeError) as error:
@@ -62,7 +62,7 @@ def followed(path: Path) -> Path:
 
 @contextlib.contextmanager
 def errors_named(file: Path, problem: str = "cannot be written") -> Iterator[None]:
-    """Raise `DataError`, with the file and a remedy, for what the system says of writing it."""
+    """Turn system errors of writing `file` into `DataError` with the file and a remedy."""
     try:
         yield
     except OSError as error:
@@ -73,16 +73,16 @@ def errors_named(file: Path, problem: str = "cannot be written") -> Iterator[Non
 
 
 def write_text(file: Path, text: str) -> None:
-    """Replace a file, or that to which it links, by one of this text, in UTF-8. Raises
-    `EmbedxError` if that cannot be done.
+    """Replace a file, or the target of a link, by this text in UTF-8. Raises `EmbedxError` if that
+    fails.
     """
     with errors_named(file), replacing(followed(file)) as out:
         out.write(utf8(text))
 
 
 def utf8(text: str) -> bytes:
-    """The text in UTF-8. What stands for a byte of a file name that is no UTF-8 is written as an
-    escape, `\\udcff`, which in JSON gives back the name.
+    """The text in UTF-8. A byte of a file name that is not UTF-8 is written as an escape,
+    `\\udcff`, from which JSON restores the name.
     """
     return text.encode("utf-8", "backslashreplace")
 
@@ -95,7 +95,7 @@ def write_bytes(file: Path, pieces: Iterable[bytes | memoryview]) -> None:
 
 
 def beside(path: Path, kind: str) -> Path:
-    """A new name beside `path`, of a kind that `leftovers` finds."""
+    """A new name next to `path`, of a kind that `leftovers` finds."""
     return path.with_name(f"{path.name}.{kind}-{secrets.token_hex(4)}")
 
 
@@ -113,15 +113,13 @@ def leftovers(path: Path, kind: str) -> list[Path]:
 
 
 def sync(out: IO[bytes]) -> None:
-    """Have the disk hold what was written to the open file `out`, so that it is there after a power
-    cut.
-    """
+    """Synchronise the open file `out` to the disk, so that it survives a power failure."""
     out.flush()
     _sync_content(out.fileno())
 
 
 def sync_files(folder: Path) -> None:
-    """Have the disk hold all files in a folder."""
+    """Synchronise all files in a folder to the disk."""
     for parent, _, files in os.walk(folder):
         for name in files:
             with open(os.path.join(parent, name), "rb") as file:
@@ -129,8 +127,8 @@ def sync_files(folder: Path) -> None:
 
 
 def _sync_content(descriptor: int) -> None:
-    """Have the disk hold the content of an open file: on macOS its own cache too, which fsync
-    leaves out (man 2 fsync), where the file system can do that.
+    """Synchronise the content of an open file to the disk. On macOS this includes the disk's own
+    cache, which fsync leaves out (man 2 fsync), if the file system can do that.
     """
     if FULL_SYNC is not None:
         with contextlib.suppress(OSError):
@@ -140,7 +138,7 @@ def _sync_content(descriptor: int) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Have the disk hold the names in a folder, where the file system can do that."""
+    """Synchronise the names in a folder to the disk, if the file system can do that."""
     if os.name != "posix":  # elsewhere folders cannot be opened
         return
     try:

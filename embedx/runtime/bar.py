@@ -1,5 +1,5 @@
-"""The bar of one stage on a terminal or in a notebook: tqdm's, without its thread, and never wider
-than the terminal is at the moment.
+"""The progress bar of a stage on a terminal or in a notebook: tqdm's, without its thread, and never
+wider than the current width of the terminal.
 """
 
 import os
@@ -36,8 +36,8 @@ class Bar(tqdm):  # type: ignore[misc]
         )
 
     def show(self, title: str, done: float, parts: Sequence[str]) -> None:
-        """Draw what is done of the stage, and as many of the parts, the first ones, as fit."""
-        # TQDM_DISABLE does it.
+        """Draw the bar, followed by as many of the first parts as fit."""
+        # Set by TQDM_DISABLE.
         if self.disable:
             return
         self.desc = title
@@ -52,13 +52,13 @@ class Bar(tqdm):  # type: ignore[misc]
 
     @property
     def format_dict(self) -> dict[str, Any]:
-        """What tqdm formats the line from."""
+        """The values that tqdm formats the line from."""
         return {**super().format_dict, "ncols": columns_of(self.fp)}
 
     @staticmethod
     def status_printer(file: TextIO) -> Callable[[str], None]:
-        """A function that writes a line over the last one. tqdm's own would wrap where the last one
-        was drawn on a wider terminal.
+        """A function that overwrites the last line. tqdm's own would wrap if the last line was
+        drawn on a wider terminal.
         """
         n_drawn = 0
 
@@ -71,12 +71,12 @@ class Bar(tqdm):  # type: ignore[misc]
         return draw
 
 
-# The default is a lock for several processes too.
+# tqdm's default lock is also for several processes.
 Bar.set_lock(threading.RLock())
 
 
 def columns_of(stream: TextIO) -> int:
-    """The length that a line may have. The last column stays free: a line in it might wrap."""
+    """The maximum length of a line. The last column stays free, so that the line does not wrap."""
     try:
         columns = os.get_terminal_size(stream.fileno()).columns
     except (OSError, ValueError, AttributeError):

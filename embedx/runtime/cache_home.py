@@ -1,4 +1,4 @@
-"""The folders for what embedx keeps between runs: compiled kernels, encoded corpora."""
+"""The cache folders: compiled kernels, encoded corpora."""
 
 import atexit
 import contextlib
@@ -16,14 +16,13 @@ log = logging.getLogger("embedx")
 
 
 def kept_in(name: str, *, is_code: bool = False) -> tuple[Path, ...]:
-    """The folders of this name that are kept between runs: all are read, and the first one is
-    written to.
+    """The cache folders of this name: all are read, and the first one is written to.
 
-    They are in $EMBEDX_CACHE_DIR, else in the user's cache folder. Where nothing can be written
-    there, as in a container whose root is read-only, or by a user who has no home, the first is in
-    the spare folder.
+    They are in $EMBEDX_CACHE_DIR, else in the user's cache folder. If that cannot be written to, as
+    in a container with a read-only root, or for a user without a home, the first one is in the
+    spare folder.
 
-    is_code  they hold code that will be run
+    is_code  whether they contain code that will be run
     """
     chosen = os.environ.get("EMBEDX_CACHE_DIR")
     if chosen:
@@ -31,7 +30,7 @@ def kept_in(name: str, *, is_code: bool = False) -> tuple[Path, ...]:
     cache_home = os.environ.get("XDG_CACHE_HOME")
     if cache_home:
         return usable(absolute(cache_home) / "embedx" / name, name, is_code=is_code)
-    # unlike `Path.home`, it raises nothing for a user who has none
+    # Unlike `Path.home`, this does not raise for a user without a home.
     home = Path(os.path.expanduser("~"))
     return usable(home / ".cache" / "embedx" / name, name, home=home, is_code=is_code)
 
@@ -43,7 +42,7 @@ def absolute(folder: str) -> Path:
     try:
         return Path(os.path.abspath(expanded))
     except OSError:
-        # the working folder is deleted, so that nothing can be made in it
+        # The working folder was deleted, so that nothing can be created in it.
         return Path(expanded)
 
 
@@ -51,11 +50,12 @@ def absolute(folder: str) -> Path:
 def usable(
     folder: Path, name: str, *, home: Path | None = None, is_code: bool = False
 ) -> tuple[Path, ...]:
-    """The folders to use for `folder`: itself, made if need be; if it can only be read, the spare
-    folder's `name` before it; if it cannot be read, that one alone.
+    """The folders to use for `folder`: itself, created if needed; if it is read-only, also the
+    spare folder's `name` before it; if it cannot be read, that one alone.
 
     home     must exist
-    is_code  it holds code that will be run: it is not used if other users can write to it
+    is_code  whether it contains code that will be run: then it is not used if other users can write
+             to it
     """
     remedy = "EMBEDX_CACHE_DIR names another folder"
     try:
@@ -78,8 +78,8 @@ def usable(
 
 
 def with_spare(folder: Path, name: str) -> tuple[Path, ...]:
-    """A folder, and before it the spare folder's `name` where it can be read but not written.
-    Raises `OSError` where it cannot be read either.
+    """A folder, and before it the spare folder's `name` if the folder is read-only. Raises
+    `OSError` if it cannot be read either.
     """
     try:
         tempfile.TemporaryFile(dir=folder).close()
@@ -92,20 +92,20 @@ def with_spare(folder: Path, name: str) -> tuple[Path, ...]:
 
 
 def make_private(folder: Path) -> None:
-    """Make a folder, and those above it that are missing, for this user alone."""
+    """Create a folder and its missing parents, accessible to this user alone."""
     if folder.is_dir():
         return
     make_private(folder.parent)
     try:
         folder.mkdir(mode=0o700)
     except FileExistsError:
-        if not folder.is_dir():  # else another run has made it meanwhile
+        if not folder.is_dir():  # else another run has created it meanwhile
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)) from None
 
 
 def writable_by_others(folder: Path) -> Path | None:
-    """The first of a folder and those above it that users other than this one and root could have
-    changed or exchanged; None if there is none.
+    """The first of a folder and its parents that users other than this one and root could have
+    changed or replaced; None if there is none.
     """
     if os.name != "posix":
         return None
@@ -120,8 +120,8 @@ def writable_by_others(folder: Path) -> Path | None:
 
 
 def _others_write(status: os.stat_result) -> bool:
-    """Whether users other than its owner can write to a folder. A group that has the owner's name
-    and no other members is the owner's own: many systems let it write to all that its user makes.
+    """Whether users other than the owner can write to a folder. A group with the owner's name and
+    without other members counts as the owner: many systems let it write to all of its user's files.
     """
     if status.st_mode & stat.S_IWOTH:
         return True
@@ -140,11 +140,11 @@ def _others_write(status: os.stat_result) -> bool:
 
 @functools.cache
 def spare_folder() -> Path | None:
-    """The user's own folder among the temporary ones, the same in each run; None if there can be
-    none.
+    """The user's folder for temporary files of embedx, the same in each run; None if it cannot be
+    created.
 
-    It holds compiled kernels, which are code that will be run. So where other users made it, or
-    can write to it or replace it, a folder of this run alone takes its place.
+    It contains compiled kernels, which will be run. If other users created it, or can write to it
+    or replace it, a new folder of this run alone is used.
     """
     try:
         name = f"embedx-{os.geteuid()}" if os.name == "posix" else "embedx"
@@ -162,7 +162,7 @@ def spare_folder() -> Path | None:
 
 def is_private(folder: Path) -> bool:
     """Whether a folder belongs to this user, who alone may read, write or rename it."""
-    # elsewhere temporary folders are those of a user
+    # On other systems temporary folders belong to a user.
     if os.name != "posix":
         return True
     status = folder.lstat()

@@ -20,7 +20,7 @@ MEMORY_FILES = (
 
 
 def memory_left(membership: Path = MEMBERSHIP, groups: Path = GROUPS) -> int:
-    """Bytes that are left of the limits of memory. File pages that are not in use count as free."""
+    """Bytes left of the memory limits. Inactive file pages count as free."""
     left = NO_LIMIT
     for folder in folders_of("memory", membership, groups):
         for limit_name, usage_name, inactive_name in MEMORY_FILES:
@@ -33,7 +33,7 @@ def memory_left(membership: Path = MEMBERSHIP, groups: Path = GROUPS) -> int:
 
 
 def _usage(folder: Path, usage_name: str, inactive_name: str) -> int:
-    """Bytes of a group that are in use, 0 where it does not say; gVisor has no memory.stat."""
+    """Bytes used by a group; 0 if unknown. gVisor has no memory.stat."""
     usage = 0
     with contextlib.suppress(OSError, ValueError):
         usage = _number_in(folder / usage_name)

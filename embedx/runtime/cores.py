@@ -1,4 +1,4 @@
-"""How many cores this process may use."""
+"""The number of cores that this process may use."""
 
 import math
 import os
@@ -11,8 +11,8 @@ THREAD_VARIABLES = ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 
 def usable_cores() -> int:
-    """How many cores this process may use: those it may run on, what the quota of its container
-    leaves of them, rounded up, and no more than OMP_NUM_THREADS and NUMBA_NUM_THREADS.
+    """The number of usable cores: those of the process's affinity, limited by the quota of its
+    container, rounded up, and by OMP_NUM_THREADS and NUMBA_NUM_THREADS.
     """
     if hasattr(os, "sched_getaffinity"):  # not on macOS and Windows
         cores = len(os.sched_getaffinity(0))
@@ -26,7 +26,7 @@ def _limits_of_environment() -> list[int]:
     """The numbers of threads that environment variables allow."""
     limits = []
     for name in THREAD_VARIABLES:
-        # OMP_NUM_THREADS may be a list, for nested regions: the outermost is meant.
+        # OMP_NUM_THREADS may be a list, for nested regions: the outermost counts.
         outermost = os.environ.get(name, "").split(",")[0].strip()
         if outermost.isdecimal() and int(outermost) > 0:
             limits.append(int(outermost))
@@ -34,7 +34,7 @@ def _limits_of_environment() -> list[int]:
 
 
 def can_start_threads(n: int) -> bool:
-    """Whether the system starts n more threads, whatever limits them."""
+    """Whether n more threads can be started, whatever limits them."""
     may_end = threading.Event()
     started = []
     try:

@@ -1,4 +1,4 @@
-"""How much of the disk is free, and whether what a run writes fits."""
+"""Free disk space, and whether the output of a run fits."""
 
 import os
 import shutil
@@ -7,12 +7,12 @@ from pathlib import Path
 
 from embedx.errors import DataError, Setting
 
-# Bytes where nothing limits them.
+# Free bytes if nothing limits them.
 NO_LIMIT = 2**63
 
 
 def free_disk(path: Path) -> int:
-    """Bytes that this user may still write at a path, which need not exist."""
+    """Bytes that this user can still write at a path, which need not exist."""
     absolute = path.absolute()
     folder = next(path for path in (absolute, *absolute.parents) if os.path.isdir(path))
     try:
@@ -23,7 +23,7 @@ def free_disk(path: Path) -> int:
 
 
 def check_disk(folder: Path, model: float, checkpoints: float) -> tuple[str, bool]:
-    """A line about the bytes that a run will write to a folder, and whether they do not fit.
+    """(line, whether it does not fit) about the bytes that a run will write to a folder.
 
     Raises `EmbedxError` if the model alone does not fit.
     """
@@ -41,7 +41,7 @@ def check_disk(folder: Path, model: float, checkpoints: float) -> tuple[str, boo
 
 
 def summary(needs: Mapping[str, float], free: float) -> str:
-    """A line with the bytes that are needed in all, those that are free, and those by purpose."""
+    """A line with the total bytes needed, the free ones, and the bytes by purpose."""
     purposes = ", ".join(f"{name} {amount(size)}" for name, size in needs.items() if size)
     return f"{amount(sum(needs.values()))} of {amount(free)} free: {purposes}"
 

@@ -1,4 +1,4 @@
-"""Rows as data frames of pandas, which is no dependency."""
+"""Data frames of pandas, which is an optional dependency."""
 
 import importlib
 from collections.abc import Mapping, Sequence
@@ -10,10 +10,10 @@ from embedx.errors import EmbedxError
 def data_frame(
     data: Sequence[Mapping[str, Any]] | Mapping[Any, Any], columns: Sequence[str] | None = None
 ) -> Any:
-    """A `pandas.DataFrame` of rows, or of columns by name. Raises EmbedxError where pandas is not
+    """A `pandas.DataFrame` of rows, or of columns by name. Raises EmbedxError if pandas is not
     installed.
 
-    columns  their names, where there may be no rows
+    columns  names of the columns, needed if there may be no rows
     """
     try:
         pandas = importlib.import_module("pandas")

@@ -1,4 +1,4 @@
-"""Work that Ctrl-C must not cut short: ending the threads, checking and saving a model."""
+"""Protects work from Ctrl-C: ending the threads, checking and saving a model."""
 
 import signal
 import threading
@@ -7,7 +7,7 @@ from typing import TypeVar
 
 Result = TypeVar("Result")
 
-# Ctrl-C, the end of a job, and a terminal that is closed; Windows has no SIGHUP
+# Ctrl-C, the end of a job, and a closed terminal; Windows has no SIGHUP.
 SIGNALS = tuple(
     signal.Signals[name]
     for name in ("SIGINT", "SIGTERM", "SIGHUP")
@@ -18,17 +18,17 @@ SIGNALS = tuple(
 def to_the_end(work: Callable[[], Result], *, then_raise: bool = False) -> Result:
     """The result of `work`, which no signal interrupts.
 
-    then_raise  the interrupt is raised afterwards; by default it is dropped, because the run is
-                ending already
+    then_raise  raise an interrupt afterwards; by default it is dropped, because the run is ending
+                anyway
     """
-    # only the main thread is interrupted
+    # Only the main thread is interrupted.
     if threading.current_thread() is not threading.main_thread():
         return work()
     received = []
     handlers = {}
     for number in SIGNALS:
         handler = signal.getsignal(number)
-        # One that cannot be called is ignored already, or ends the process at once.
+        # A handler that is not callable ignores the signal, or ends the process at once.
         if callable(handler):
             handlers[number] = handler
     try:

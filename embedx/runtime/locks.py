@@ -1,8 +1,6 @@
-"""Locks on folders, which end with the process that has them: they show whether a run is still at
-work in a folder.
+"""Locks on folders, which end with their process: they show whether a run is still using a folder.
 
-A folder with a name of temporary folders that nobody has locked was left by a killed process, and
-may be deleted.
+A temporary folder that no process has locked was left by a killed process, and may be deleted.
 """
 
 import os
@@ -21,7 +19,7 @@ except ImportError:  # Windows
 else:
     LOCKS_FOLDERS = True
 
-# the descriptor of what is locked; on Windows the lock on a file beside it
+# The descriptor of a locked folder; on Windows the lock on a file next to it.
 Lock: TypeAlias = "int | filelock.BaseFileLock"
 
 
@@ -49,9 +47,9 @@ def is_locked(folder: Path) -> bool:
 
 
 def take(folder: Path) -> "Lock | None":
-    """A lock on `folder`, which is made if it is not there, for `unlock`.
+    """A lock on `folder`, which is created if needed, for `unlock`.
 
-    None where its file system has no locks. Raises `BlockingIOError` if another process has it.
+    None if its file system has no locks. Raises `BlockingIOError` if another process has the lock.
     """
     while True:
         folder.mkdir(parents=True, exist_ok=True)
@@ -73,7 +71,7 @@ def is_of(held: "Lock | None", folder: Path) -> bool:
 
 
 def _locked(folder: Path, wait: bool) -> "Lock":
-    """As `lock`. Raises OSError if it cannot be locked."""
+    """`lock`, but raises OSError if the folder cannot be locked."""
     if not LOCKS_FOLDERS:
         return _locked_beside(folder, wait)
     descriptor = os.open(folder, os.O_RDONLY)
@@ -88,9 +86,7 @@ def _locked(folder: Path, wait: bool) -> "Lock":
 
 
 def _locked_beside(folder: Path, wait: bool) -> "filelock.BaseFileLock":
-    """A lock on a file beside `folder`: Windows locks no folders, and renames nothing that is
-    open.
-    """
+    """A lock on a file next to `folder`: Windows cannot lock folders, nor rename open ones."""
     import filelock
 
     held = filelock.FileLock(f"{folder}.lock", timeout=-1 if wait else 0)
@@ -107,7 +103,7 @@ def _locked_beside(folder: Path, wait: bool) -> "filelock.BaseFileLock":
 
 
 def unlock(held: "Lock | None") -> None:
-    """End a lock; None is none."""
+    """Release a lock, if it is not None."""
     if isinstance(held, int):
         os.close(held)
     elif held is not None:
@@ -118,8 +114,8 @@ def unlock(held: "Lock | None") -> None:
 
 
 def new_locked(make: Callable[[], Path]) -> "tuple[Path, Lock | None]":
-    """A new folder by `make`, and its lock. Another process may delete it before it is locked, as
-    left by a killed run: then another one is made.
+    """A new folder by `make`, and its lock. Another process may take it for one of a killed run and
+    delete it before it is locked: then another one is created.
     """
     while True:
         folder = make()
@@ -129,13 +125,13 @@ def new_locked(make: Callable[[], Path]) -> "tuple[Path, Lock | None]":
 
 
 def remove(folder: Path, held: "Lock | None") -> None:
-    """Delete a folder and end its lock."""
+    """Delete a folder and release its lock."""
     shutil.rmtree(folder, ignore_errors=True)
     unlock(held)
 
 
 def remove_if_left(folder: Path) -> bool:
-    """Delete a temporary folder that nobody has locked; whether it was one."""
+    """Delete a temporary folder if no process has locked it; return whether it was deleted."""
     held = lock(folder, wait=False)
     if held is not None:
         remove(folder, held)

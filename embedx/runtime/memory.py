@@ -1,4 +1,4 @@
-"""How much memory is free, and whether a run has what it needs.
+"""Free memory, and whether a run fits into it.
 
 Arrays are allocated first: numpy's zeros take no memory until they are written to. Their sizes are
 then compared with the free memory, and a run that does not fit is refused before it writes to them.
@@ -25,10 +25,10 @@ THREADS = "threads"
 
 
 class NoMemoryError(EmbedxError):
-    """More memory is needed than there is.
+    """There is too little memory.
 
-    purpose    what needs it
-    need       bytes; None where they are not known
+    purpose    of the memory
+    need       bytes; None if unknown
     available  bytes
     remedy     what to do
     """
@@ -46,13 +46,13 @@ class NoMemoryError(EmbedxError):
 
 
 def available_memory() -> int:
-    """Bytes of memory that are free without swapping, within the limits of containers."""
+    """Bytes of free memory, without swapping, within the limits of containers."""
     return max(min(_in_machine(), memory_left()), 0)
 
 
 def _in_machine() -> int:
-    """Bytes of memory that the system has free; all its memory on a Linux without /proc."""
-    # here, because it takes a fiftieth of a second
+    """Bytes of free memory of the system; all its memory on a Linux without /proc."""
+    # Imported here, because it takes 20 ms.
     import psutil
 
     try:
@@ -71,7 +71,7 @@ def check_declared(name: object, n_bytes: float, what: str, remedy: Text) -> Non
 
 @contextlib.contextmanager
 def allocating(purpose: Text, remedy: Text) -> Iterator[None]:
-    """Raise `NoMemoryError` where arrays are larger than all memory."""
+    """Raise `NoMemoryError` if an array in the block cannot be allocated."""
     try:
         yield
     except MemoryError as error:
@@ -80,10 +80,10 @@ def allocating(purpose: Text, remedy: Text) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """The memory that a run needs beside what the program has already, in bytes.
+    """The additional memory that a run needs, in bytes.
 
-    needs  by purpose
-    copy   of the run's state, to roll back to; 0 if it does not fit
+    needs  bytes by purpose
+    copy   bytes of a copy of the run's state for rollbacks; 0 if it does not fit
     """
 
     needs: Mapping[str, float]
@@ -106,7 +106,7 @@ class MemoryPlan:
         return {name: size for name, size in parts.items() if size}
 
     def threads_that_fit(self, threads: int) -> int:
-        """How many threads fit, of as many as the plan is for: at least one."""
+        """The number of threads that fit, from 1 to `threads`, for which the plan is."""
         workspaces = self.needs.get(THREADS, 0)
         if self.fits or not workspaces:
             return threads

@@ -1,8 +1,8 @@
-"""Progress of everything that takes more than two seconds: a bar on a terminal, a line now and then
-in a log.
+"""Progress of everything that takes more than two seconds: a bar on a terminal, occasional lines in
+a log.
 
-The library reports through `Progress`; where the reports go is the caller's choice. `Silent` is the
-default of the Python API.
+The library reports to a `Progress`, which the caller chooses. `Silent` is the default of the Python
+API.
 """
 
 import contextlib
@@ -39,10 +39,10 @@ MIN_SECONDS = 2.0
 
 
 class Progress:
-    """What the library reports while it works; this one reports nothing.
+    """The receiver of the library's reports; this base class ignores them.
 
     interval    seconds between updates
-    is_verbose  details are reported too
+    is_verbose  whether details are reported
     """
 
     interval = 10.0
@@ -63,16 +63,16 @@ class Progress:
         """
 
     def note(self, *message: Text) -> None:
-        """Report something the user should know, in a line.
+        """Report a line that the user should know.
 
-        message  text, and the settings that it names, which are spelled as the user writes them
+        message  text and settings, which are spelled as the user writes them
         """
 
     def warn(self, *text: Text) -> None:
-        """Report something that may be wrong, in a line; it is shown with `--quiet`, too."""
+        """Report a line about a possible problem; it is shown with `--quiet`, too."""
 
     def detail(self, *message: Text) -> None:
-        """Report something in a line, with --verbose."""
+        """Report a line that is shown with --verbose."""
         if self.is_verbose:
             self.note(*message)
 
@@ -80,14 +80,14 @@ class Progress:
         """The stage ends."""
 
     def stage(self, name: str) -> AbstractContextManager[None]:
-        """The time of a block is that of a stage of the run; see `embedx.runtime.stages`."""
+        """Measure a block as a stage of the run; see `embedx.runtime.stages`."""
         return contextlib.nullcontext()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        """Close what it writes to."""
+        """Close the outputs."""
 
 
 class Silent(Progress):
@@ -98,17 +98,17 @@ SILENT = Silent()
 
 
 class Reporter(Progress):
-    """Reports on `stream`: a bar on a terminal or in a notebook, a line now and then elsewhere; and
+    """Reports on `stream`, by a bar on a terminal or in a notebook, else by occasional lines; and
     as JSON lines to a file.
 
-    is_quiet   show nothing but warnings
-    is_alone   results are not printed while the stages are under way: a bar would run into them
-    spelling   of settings that notes name
+    is_quiet   show warnings only
+    is_alone   no results are printed during stages; else there is no bar, which would mix with them
+    spelling   of settings in notes
 
-    Raises `EmbedxError` when `log_json` cannot be written.
+    Raises `EmbedxError` if `log_json` cannot be written.
     """
 
-    # the one whose bar is on the terminal
+    # The reporter whose bar is on the terminal.
     last_drawn: "Reporter | None" = None
 
     def __init__(
@@ -143,7 +143,7 @@ class Reporter(Progress):
         return self._clock.stage(name)
 
     def stages(self) -> list[StageTime]:
-        """What the stages of the run took so far; they are noted with --verbose and logged."""
+        """The times of the stages so far; also reported with --verbose and logged."""
         times = self._clock.times()
         for stage in times:
             self.detail(
@@ -161,7 +161,7 @@ class Reporter(Progress):
         self._started = self._last_line = time.monotonic()
         self._last: tuple[float, Record] = (done, {})
         if self.on_terminal:
-            # here, because importing tqdm takes a while
+            # Imported here, because tqdm takes a while.
             from embedx.runtime.bar import Bar
 
             with contextlib.suppress(OSError):
@@ -232,7 +232,7 @@ class Reporter(Progress):
     # ---- a line
 
     def _stage(self) -> str:
-        """What is under way: `epoch 2/5` where that is known, else the title."""
+        """The current stage: `epoch 2/5` if that is known, else the title."""
         _, facts = self._last
         epoch = facts.get("epoch")
         if epoch is None:
@@ -241,7 +241,7 @@ class Reporter(Progress):
         return f"epoch {epoch}" if epochs is None else f"epoch {epoch}/{epochs:g}"
 
     def _share(self) -> str:
-        """The share done; where the total is not known, the amount."""
+        """The share done; the amount if the total is unknown."""
         done, _ = self._last
         if self._total:
             return f"{100 * min(done / self._total, 1.0):.0f}%"
@@ -276,7 +276,7 @@ class Reporter(Progress):
     def _of_unit(self, n: float) -> str:
         """`634k words`, `25.1 MB`."""
         if self._unit == "B":
-            # the blank is before the prefix of the unit
+            # The blank is before the prefix of the unit.
             return re.sub(r"(?<=\d)(?=\D?B)", " ", f"{_short(n)}B")
         return f"{_short(n)} {self._unit}"
 
@@ -291,9 +291,7 @@ class Reporter(Progress):
             bar.show(self._stage(), done, parts)
 
     def clear(self) -> None:
-        """Remove the bar's line, so that something else can be written; the next update draws it
-        again.
-        """
+        """Remove the bar, so that other output can be written; the next update draws it again."""
         if self._bar is not None:
             with contextlib.suppress(OSError):
                 self._bar.clear(nolock=True)
@@ -307,17 +305,15 @@ class Reporter(Progress):
             Reporter.last_drawn = None
 
     def _seconds_left(self, seconds: float) -> float | None:
-        """The time that the rest of the stage takes, by what was done in `seconds`; None where that
-        is not known.
-        """
+        """The remaining time of the stage, from the progress in `seconds`; None if unknown."""
         done, _ = self._last
         if not self._total or done <= self._before:
             return None
         return seconds * (self._total - done) / (done - self._before)
 
     def _print(self, line: str) -> None:
-        """Print a line; above the bar, if there is one. Training continues when it cannot be
-        written: a closed pipe, a full disk.
+        """Print a line, above the bar if there is one. Training continues if it cannot be written,
+        because of a closed pipe or a full disk.
         """
         with contextlib.suppress(OSError):
             if self._bar is not None:
@@ -327,9 +323,7 @@ class Reporter(Progress):
 
 
 def _opened_log(file: Path) -> TextIO:
-    """The JSON log, to be added to as long as the run lives. Raises `SettingError` if it cannot be
-    written.
-    """
+    """The JSON log, opened for appending. Raises `SettingError` if it cannot be written."""
     try:
         return open(file, "a", encoding="utf-8")
     except OSError as error:
@@ -338,7 +332,7 @@ def _opened_log(file: Path) -> TextIO:
 
 
 class Logged(Reporter):
-    """Reports as messages of the logger "embedx": warnings as warnings, all else at INFO."""
+    """Reports to the logger "embedx": warnings as warnings, all else at INFO."""
 
     def __init__(self, spelling: Spelling = in_python) -> None:
         super().__init__(sys.stderr, is_alone=False, spelling=spelling)
@@ -354,7 +348,7 @@ def reporter(verbose: bool, names: Mapping[str, str] | None = None) -> Progress:
     """Progress for callers from Python: on standard error if `verbose`, else as log messages,
     warnings at level WARNING and all others at INFO.
 
-    names  of settings that the caller calls otherwise
+    names  the caller's names of settings, where they differ
     """
     spelling = by_other_names(names or {})
     if verbose:

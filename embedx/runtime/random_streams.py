@@ -1,7 +1,7 @@
-"""The numbers that tell the random numbers of a seed apart, by what they are drawn for.
+"""Numbers of the random streams of a seed, one for each purpose.
 
-Training draws by (seed, epoch, chunk), so none of these is as small as an epoch. Other numbers make
-other models of the same seed.
+Training draws by (seed, epoch, chunk), so all of these are larger than any epoch. Changing a number
+changes the models of a seed.
 """
 
 INITIAL_PARAMETERS = 2**32

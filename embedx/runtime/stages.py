@@ -1,4 +1,4 @@
-"""Seconds of the stages of a run, by the clock and of all cores."""
+"""Wall-clock and CPU seconds of the stages of a run."""
 
 import contextlib
 import time
@@ -9,10 +9,10 @@ import psutil
 
 
 class StageTime(NamedTuple):
-    """What a stage took.
+    """The time of a stage.
 
-    seconds      by the clock
-    cpu_seconds  of all threads together; not those of other machines or child processes
+    seconds      wall-clock time
+    cpu_seconds  CPU time of all threads; without other machines and child processes
     """
 
     stage: str
@@ -21,20 +21,20 @@ class StageTime(NamedTuple):
 
 
 def process_start() -> float:
-    """When this process began, as `time.time()` tells it."""
+    """The start of this process, in the time of `time.time()`."""
     start = psutil.Process().create_time()
     if hasattr(time, "CLOCK_BOOTTIME"):
-        # Linux counts a process's start from the boot, which psutil knows to a second only
+        # Linux measures the start from the boot, whose time psutil knows to a second only.
         boot = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
         start += boot - psutil.boot_time()
     return start
 
 
 class StageClock:
-    """Measures stages one after another. The time of a stage that begins within another belongs to
-    the inner one alone, so that all stages add up to the whole run.
+    """Measures consecutive stages. The time of a nested stage does not count for the outer one, so
+    that all stages add up to the whole run.
 
-    Before the first stage the time belongs to "import", from the start of the process.
+    The time from the start of the process to the first stage is "import".
     """
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class StageClock:
 
     @contextlib.contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Count the time of the block as this stage's; more than once, if the stage comes back."""
+        """Add the time of the block to this stage."""
         self._count()
         if self._open == ["import"]:
             self._open = ["other"]
@@ -66,7 +66,7 @@ class StageClock:
         ]
 
     def _count(self) -> None:
-        """Count the time since the last count as that of the innermost stage."""
+        """Add the time since the last call to the innermost stage."""
         now = time.time()
         cpu_now = time.process_time()
         name = self._open[-1]

@@ -134,9 +134,7 @@ def clear_caches(cache_dir: Path | None = None, progress: Progress = SILENT) -> 
         for read_only in default_folders()[1:]:
             n_corpora = len(_kept_in(read_only))
             if n_corpora:
-                progress.note(
-                    f"{read_only}: corpora that stay, for it can only be read: {n_corpora}"
-                )
+                progress.note(f"{read_only}: read-only, so its corpora are kept: {n_corpora:,}")
     home = cache_dir or default_folders()[0]
     with errors_explained(home):
         _check_named(cache_dir)

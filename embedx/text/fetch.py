@@ -322,8 +322,8 @@ def _check(url: str, download: Download, part: Path, progress: Progress) -> None
         _check_sha256(part, download.sha256, progress)
     elif url.startswith("http://"):
         progress.warn(
-            f"{public_url(url)}: neither encrypted nor checked; whoever is on"
-            " the way could have changed it"
+            f"{public_url(url)}: fetched without encryption or checksum; it may have been changed"
+            " on the way"
         )
     else:
         progress.note(f"{part.stem}: not checked, as its recipe has no sha256")
