@@ -154,7 +154,7 @@ class Graph:
         weighted: bool = False,
         directed: bool = False,
     ) -> Self:
-        """The graph of an adjacency matrix, (nodes, nodes): element [i, j] is the edge from i to j."""
+        """The graph of an adjacency matrix, (nodes, nodes): [i, j] is the edge from i to j."""
         checks.require(checks.wrong_sparse(matrix), "matrix", "build it anew")
         try:
             adjacency = coo_matrix(matrix)
