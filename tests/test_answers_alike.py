@@ -150,6 +150,19 @@ def test_a_number_of_answers_is_a_whole_number(tmp_path, top_k):
 
 
 @pytest.mark.parametrize(
+    "settings",
+    [{"objective": "hs"}, {"weights": "tree"}, {"neighbours": "2"}, {"objective": "ova"}],
+)
+def test_no_rows_have_no_answers_of_the_usual_shape(tmp_path, settings):
+    (tmp_path / "rows.txt").write_text("__label__a one\n__label__b two\n__label__c three\n" * 9)
+    model = api.classify(tmp_path / "rows.txt", threads=1, epochs=1, **settings)
+    assert [part.shape for part in model.top_k([], 2)] == [(0, 2), (0, 2)]
+    assert model.predict([]).shape == (0,)
+    assert model.predict_proba([]).shape == (0, 3)
+    assert model.predict_set([], threshold=0.5).shape == (0, 3)
+
+
+@pytest.mark.parametrize(
     "rows", ["one text", [{"area": 3}], ["a", 3], [[1.0]], np.zeros((2, 9)), [["a"]]]
 )
 def test_rows_of_another_kind_than_the_training_rows_are_an_error(tmp_path, rows):

@@ -94,6 +94,18 @@ def test_new_labels_are_learned_and_old_ones_kept(place, options):
         assert np.mean(next(after.iter_top_k(data.features, 1))[0][:, 0] == data.labels.ids) > 0.95
 
 
+def test_settings_of_the_model_are_named_in_one_line(place, capsys):
+    trained("--objective", "softmax", "--scaling", "tf-idf")
+    capsys.readouterr()
+    run("classify", "more.txt", "--start", "m", "--output", "n", "--epochs", "2")
+    told = capsys.readouterr().err.splitlines()
+    assert told[0] == "embedx classify more.txt --output n --start m --epochs 2"
+    assert told[1].startswith("as in the model of --start: --objective softmax ")
+    assert "--scaling tf-idf" in told[1]
+    assert "--epochs" not in told[1]
+    assert sum("--scaling" in line for line in told) == 1
+
+
 @pytest.mark.parametrize(
     "options", [[], ["--hidden", "8"], ["--hidden", "8", "--scaling", "tf-idf"]]
 )

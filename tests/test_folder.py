@@ -76,7 +76,8 @@ def test_a_model_may_have_no_names(tmp_path):
 
 
 def test_a_model_of_another_task_is_refused(tmp_path):
-    with refused_data("classifier/model.json", quoting=("'classification'", "`embedx train`")):
+    wanted = ("'classification'", "`embedx train`", "`embedx predict`")
+    with refused_data("classifier/model.json", quoting=wanted):
         model.load(saved(tmp_path / "classifier"))
     with refused_data("words/model.json", quoting=("'skipgram'", "`embedx classify`")):
         on_disk.read(word_vectors(tmp_path / "words"), CLASSIFIER)

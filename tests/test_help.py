@@ -179,7 +179,15 @@ def test_settings_given_by_set_are_those_of_options(asked):
         ),
         (
             "train x --set hierarchy=huffman",
-            "--set hierarchy=huffman: no such setting of `embedx train`; `embedx train ",
+            (
+                "--set hierarchy=huffman: no such setting of `embedx train`;"
+                " `embedx classify` takes it"
+            ),
+        ),
+        ("train x --hidden 9", "No such option: --hidden; `embedx classify` takes it"),
+        (
+            "train x --set dim=9",
+            "--set dim=9: no such setting of `embedx train`; write --dim VALUE",
         ),
         ("train x --set local-decay", "--set local-decay=: must be a number"),
         (

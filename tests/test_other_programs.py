@@ -313,7 +313,7 @@ W, S = "word2vec -train x -output y", "supervised -input x -output y"
         ("distance v.bin", "no command distance: `embedx nn MODEL WORD` lists"),
         ("quantize -input x", "no command quantize: `embedx export MODEL FILE.npz --dtype int8`"),
         ("dump x input", "dump input: matrices are not printed; `embedx export"),
-        ("nn x --dim 3", "No such option: --dim; see --help"),
+        ("nn x --dim 3", "No such option: --dim; `embedx train` takes it"),
     ],
 )
 def test_unsupported_options_of_other_programs_get_one_line(line, message):

@@ -431,7 +431,12 @@ def test_the_command_keeps_the_models_settings_and_the_model(
     invoke(*typed, "out", "--json")
     new = embedx.load("out")
     assert (new.facts["objective"], new.vectors.shape) == ("ar", (18, 8))
-    assert "continuing from" in capsys.readouterr().err
+    told = capsys.readouterr().err.splitlines()
+    assert any(line.startswith("continuing from") for line in told)
+    inherited = next(line for line in told if line.startswith("as in the model of --start: "))
+    assert inherited.split(": ")[1].startswith("--objective ar")
+    assert "--dim 8" in inherited
+    assert "--epochs" not in inherited
     for words, complaint in (
         (
             [*typed, str(folder("ar")), "--overwrite"],

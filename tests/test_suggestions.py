@@ -65,12 +65,25 @@ def test_predictions_of_the_model_itself_score_as_it_does(folder, scored, capsys
         "login\nlogin\n\nother\n",
         "7\tlogin\n8\tlogin\n9\tbilling\n10\tother\n",
         "__label__login 0.9 __label__billing 0.1\n__label__login 1.00001\n\n__label__other 0.4\n",
+        # with a heading
+        "id\ttext\tprediction\tp\n7\tb\tlogin\t.9\n8\ta\tlogin\t1\n9\t\t\t\n1\td\tother\t1\n",
+        "prediction\nlogin\nlogin\nbilling\nother\n",
     ],
 )
 def test_suggestions_are_read_as_programs_write_them(scored, text):
     _, theirs = scored(text)["metrics"]
     assert theirs["n"] == 4
     # A label that the model does not know is right where the test row has it.
+    assert theirs["p@1"] == 0.5
+
+
+@pytest.mark.parametrize("heading", ["", "text,label,score\n"])
+def test_suggestions_are_read_from_csv(folder, heading):
+    other = folder / "other.csv"
+    other.write_text(heading + '"a, b",login,.9\nc,login,1\n,billing,0.2\n"x ""y""",other,.4\n')
+    if not heading:
+        other.write_text("login,0.9\nlogin,1\nbilling,0.2\nother,0.4\n")
+    _, theirs = embedx.evaluate(folder / "m", test=folder / "test.csv", predictions=other).metrics
     assert theirs["p@1"] == 0.5
 
 
@@ -102,6 +115,8 @@ def test_the_difference_is_paired_and_has_an_interval(scored):
 def test_files_that_do_not_fit_the_test_rows_are_refused(folder, scored):
     with refused_data("other", quoting=["2 lines", "4 rows"]):
         scored("login\nlogin\n")
+    with refused_data("other", quoting=["5 lines", "4 rows"]):
+        scored("login\nlogin\nlogin\nlogin\nlogin\n")
     with refused_data("other", quoting='"cats"'):
         scored("cats\ndogs\ncats\ndogs\n")
     with refused("predictions", "test", kind=InapplicableError):

@@ -203,8 +203,7 @@ class Classifier(LabelRanking):
         if has_independent_labels and not has_ranked_probabilities:
             # Probabilities are above 1/2 where scores are above 0.
             blocks = self.blocks(features, threads=threads, compute=_positive_scores)
-            empty = csr_matrix((0, self.n_labels), dtype=np.int64)
-            return vstack([empty, *(marks for _, marks in blocks)], "csr").astype(np.int64)
+            return vstack([marks for _, marks in blocks], "csr").astype(np.int64)
 
         n_best = CANDIDATES if has_ranked_probabilities else 1
         ids, p = all_rows(self.iter_top_k(features, n_best, threads=threads))
@@ -229,8 +228,7 @@ class Classifier(LabelRanking):
         is_ranked = "calibration" in self.arrays or self.has_neighbours
         if self.is_searched or not is_ranked:
             blocks = self.blocks(features, threads=threads, compute=log_p_of)
-            parts = [log_p for _, log_p in blocks]
-            return np.concatenate(parts or [np.zeros((0, self.n_labels), float32)])
+            return np.concatenate([log_p for _, log_p in blocks])
 
         ids, best = all_rows(self.iter_top_k(features, self.n_labels, threads=threads))
         p = np.zeros((len(best), self.n_labels), best.dtype)

@@ -19,8 +19,7 @@ FEW_ROWS = 8
 
 def all_rows(best: Iterable[Best]) -> Best:
     """The rows of all blocks."""
-    parts = list(best) or [(np.zeros((0, 1), np.int32), np.zeros((0, 1), float32))]
-    ids, p = zip(*parts, strict=True)
+    ids, p = zip(*best, strict=True)
     return np.concatenate(ids), np.concatenate(p)
 
 
@@ -50,8 +49,12 @@ def threads_for(features: Any, threads: int | None) -> int:
 def in_blocks(
     n: int, size: int, work: Callable[[slice], Any], progress: Progress, threads: int = 1
 ) -> Iterator[tuple[slice, Any]]:
-    """(rows, work(rows)) for n rows, a block at a time, in order, by several threads."""
-    blocks = [slice(start, min(start + size, n)) for start in range(0, n, size)]
+    """(rows, work(rows)) for n rows, a block at a time, in order, by several threads.
+
+    Without rows there is one empty block, so that results have their usual shapes.
+    """
+    starts = range(0, max(n, 1), size)
+    blocks = [slice(start, min(start + size, n)) for start in starts]
     progress.start("predicting", n, " examples")
     if len(blocks) == 1:
         # Starting a thread would take longer than the rows of a request.

@@ -213,6 +213,8 @@ class LabelScores:
         """
         if log_noise is None:
             log_noise = self.log_noise(None)
+        if not len(z):
+            return np.zeros((0, self.n_labels), z.dtype)
         return self.objective.log_probability(z, log_noise)
 
     def log_noise(self, features: Any) -> ndarray:

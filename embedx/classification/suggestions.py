@@ -3,11 +3,15 @@ classifier.
 
 A line has the suggestions for a row, the best first: as `embedx predict` writes them, in text or
 JSON, as `fasttext predict-prob` does, or labels between tabs or as in a cell of the training table.
-Ids of rows, and probabilities, are left out.
+Ids of rows, and probabilities, are left out. A line more than there are rows is a heading, and the
+cells of CSV stand between commas: columns without any known label, such as texts, are left out.
 """
 
+import csv
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import zip_longest
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -49,14 +53,21 @@ def read_suggestions(file: str, classifier: Classifier, data: Labeled) -> Sugges
 
     Raises `DataError` where the file has not a line for each row, or no label that is known.
     """
-    rows = [_suggestions_of(line) for line in _lines(file, len(data))]
-    rows = _without_ids(rows, data)
-    rows = _without_probabilities(rows)
-    separator = _separator_of(data)
-    if separator is not None:
-        rows = [_split_labels(cells, separator) for cells in rows]
     ids = _ids_of_labels(classifier, data)
     by_number = data.schema.names is None
+    separator = _separator_of(data)
+    rows = [*_rows(file, len(data))]
+    has_heading = len(rows) == len(data) + 1 and not _columns_of_labels(rows[:1], ids, separator)
+    if has_heading:
+        rows = _columns_of_labels(rows[1:], ids, separator) or rows[1:]
+    elif len(rows) != len(data):
+        problem = f"{len(rows):,} lines, but the test data have {len(data):,} rows"
+        remedy = "write one line for each row, empty where none fits"
+        raise DataError(file, None, problem, remedy)
+    rows = _without_ids(rows, data)
+    rows = _without_probabilities(rows)
+    if separator is not None:
+        rows = [_split_labels(cells, separator) for cells in rows]
 
     none = max(classifier.n_labels, int(data.labels.ids.max(initial=0)) + 1)
     top = np.full((len(data), MAX_SUGGESTIONS), none, int64)
@@ -74,16 +85,28 @@ def read_suggestions(file: str, classifier: Classifier, data: Labeled) -> Sugges
     return Suggestions(classifier, top)
 
 
-def _lines(file: str, n_rows: int) -> list[str]:
-    """The n_rows lines of a file, the last of which may be empty."""
+def _rows(file: str, n_rows: int) -> Iterator[list[str]]:
+    """The cells of each row of a file, of which the last of n_rows may be empty."""
     lines = Lines(source_of(file), SILENT)
     lines.min_lines = n_rows
-    found = [line for chunk in lines for line in decoded(lines, chunk).split("\n")[:-1]]
-    if len(found) != n_rows:
-        problem = f"{len(found):,} lines, but the test data have {n_rows:,} rows"
-        remedy = "write one line for each row, empty where none fits, and no heading"
-        raise DataError(file, None, problem, remedy)
-    return [line.rstrip("\r") for line in found]
+    texts = [line for chunk in lines for line in decoded(lines, chunk).split("\n")[:-1]]
+    if ".csv" in Path(file).suffixes:
+        return csv.reader(f"{text}\n" for text in texts)
+    return (_suggestions_of(text.rstrip("\r")) for text in texts)
+
+
+def _columns_of_labels(
+    rows: Sequence[list[str]], ids: Mapping[str, int], separator: str | None
+) -> list[list[str]]:
+    """The cells of the columns that have a known label; nothing if none has."""
+    kept = [
+        column
+        for column in zip_longest(*rows, fillvalue="")
+        if any(
+            label.removeprefix(PREFIX) in ids for label in _split_labels(column, separator or "\n")
+        )
+    ]
+    return [[cell for cell in row if cell] for row in zip(*kept, strict=True)]
 
 
 def _suggestions_of(line: str) -> list[str]:

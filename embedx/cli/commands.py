@@ -23,6 +23,7 @@ from embedx.cli.options import (
     SHORT_HELP,
     Option,
     as_option,
+    command_with,
     documented,
     keyword,
     set_option,
@@ -86,8 +87,12 @@ class Command(TyperCommand):
             if option.is_given_by_set:
                 spellings[option.typed_name] = f"--set {option.typed_name}=VALUE"
         matches = difflib.get_close_matches(name, spellings, n=1, cutoff=0.65)
-        questions = [f"did you mean {spellings[match]}? " for match in matches]
-        return f"{error.message}; {''.join(questions)}see --help"
+        if matches:
+            return f"{error.message}; did you mean {spellings[matches[0]]}? see --help"
+        other = command_with(name, besides=str(self.name))
+        if other is not None:
+            return f"{error.message}; `embedx {other}` takes it"
+        return f"{error.message}; see --help"
 
     def _option_at_fault(self, error: Any) -> str | None:
         """The option that an error is about, as it is typed; None where it is about none."""

@@ -487,6 +487,28 @@ def keyword(name: str, annotation: Any, default: Any = None) -> inspect.Paramete
     )
 
 
+def command_with(setting: str, *, besides: str) -> str | None:
+    """The command that takes a setting where another one does not; None if neither training does.
+
+    besides  the other one
+    """
+    name = setting.replace("-", "_")
+    for command in ("train", "classify"):
+        if command != besides and name in SETTINGS[command]():
+            return command
+    return None
+
+
+def _remedy_for_setting(name: str, command: str, given_by_set: Mapping[str, Option]) -> str:
+    """What to write in place of `--set NAME=VALUE`, which a command does not take."""
+    if name.replace("-", "_") in SETTINGS[command]():
+        return f"write --{name} VALUE"
+    other = command_with(name, besides=command)
+    if other is not None:
+        return f"`embedx {other}` takes it"
+    return near(name, given_by_set, f"`embedx {command} --help-all` shows them")
+
+
 def set_option(command: str, given_by_set: Mapping[str, Option]) -> inspect.Parameter:
     """The option --set NAME=VALUE of a command, for the settings given so."""
 
@@ -494,7 +516,7 @@ def set_option(command: str, given_by_set: Mapping[str, Option]) -> inspect.Para
         name, _, text = word.partition("=")
         option = given_by_set.get(name.replace("_", "-"))
         if option is None:
-            remedy = near(name, given_by_set, f"`embedx {command} --help-all` shows them")
+            remedy = _remedy_for_setting(name, command, given_by_set)
             raise SettingError("set", word, f"no such setting of `embedx {command}`", remedy)
         return option.field.name, read_value(option.field, text)
 

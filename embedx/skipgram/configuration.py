@@ -73,8 +73,9 @@ DRAWS_PER_INPUT = 1000
 class Configuration:
     """All that is decided before the text is read.
 
-    kind     of the data
-    origins  why settings have other values than usual, by name
+    kind       of the data
+    origins    why settings have other values than usual, by name
+    inherited  settings of the model of --start that are not given
     """
 
     objective: Objective
@@ -88,6 +89,7 @@ class Configuration:
     sampler_options: Record  # settings of the sampler's own
     kind: str = TEXT
     origins: dict[str, str] = dataclasses.field(default_factory=dict)
+    inherited: Record = dataclasses.field(default_factory=dict)
     # whether the size of the text chooses optimizer, learning rate and block size
     is_sized_by_text: bool = False
 
@@ -238,7 +240,12 @@ def configure(
     )
     configuration.new_sampler()  # refuses settings of other samplers
     origins = _origins_of_kind(configuration, {"objective": objective, **before_kind})
-    return dataclasses.replace(configuration, origins=origins)
+    inherited = {name: v for name, v in start_defaults.items() if options.get(name) is None}
+    if start is not None:
+        if objective is None and start.objective is not None:
+            inherited = {"objective": name, **inherited}
+        origins |= dict.fromkeys(inherited, f"as in {start.path}")
+    return dataclasses.replace(configuration, origins=origins, inherited=inherited)
 
 
 def _origins_of_kind(config: Configuration, decided: Options) -> dict[str, str]:

@@ -51,6 +51,8 @@ FORMAT = 1
 DESCRIPTION = "model.json"
 # The JSON objects of a description, and what it must have.
 PARTS = ("names", "arrays", "settings", "facts")
+# By the task of a model, for messages about one of another task.
+COMMANDS_OF_TASK = {"skipgram": "`embedx nn`", "classification": "`embedx predict`"}
 REQUIRED_KEYS = ("format", *PARTS, "task")
 REMEDY = "restore the folder from a copy, or train again"
 # Attempts to read a model that another process replaces.
@@ -276,9 +278,13 @@ def read_described(path: Path, schema: FolderSchema) -> Record:
     """The content of model.json, checked against the schema of its task."""
     file = path / DESCRIPTION
     description = read_description(path)
-    if description["task"] != schema.task:
-        problem = f"a model of the task {_short(description['task'])!r}"
-        raise DataError(file, None, problem, f"give one that {schema.source}")
+    task = description["task"]
+    if task != schema.task:
+        problem = f"a model of the task {_short(task)!r}"
+        remedy = f"give one that {schema.source}"
+        if task in COMMANDS_OF_TASK:
+            remedy += f"; for this one there is {COMMANDS_OF_TASK[task]}"
+        raise DataError(file, None, problem, remedy)
     problem = schema.missing(description) or schema.wrong_values(description)
     if problem:
         raise damaged(file, problem)

@@ -26,7 +26,7 @@ from embedx.labeled.read import read_test, read_training
 from embedx.labeled.tables.settings import TableSettings
 from embedx.labeled.words import TextFeatureSettings
 from embedx.runtime.progress import Progress
-from embedx.settings import check_used, settings_of
+from embedx.settings import Record, check_used, settings_of
 from embedx.storage.folder import check_output, is_model, read_description
 from embedx.tasks.output import command_line, default_output
 from embedx.tasks.requests import ClassifyRequest
@@ -100,13 +100,33 @@ class LabelTask:
         return self.request.output or default_output(self.objective, *self.request.train)
 
     def command(self) -> str:
-        """The command that trains the same model, with objective, output and settings."""
+        """The command that trains the same model, with objective, output and settings; those of
+        the classifier to start from are left out.
+        """
+        if self.start is not None:
+            return command_line(self.request, output=self.output)
         return command_line(
             self.request,
             objective=self.objective,
             output=self.output,
             typed=self.run_settings.options,
         )
+
+    @property
+    def inherited(self) -> Record:
+        """Settings of the classifier to start from, where they are not given and not the
+        defaults.
+        """
+        if self.start is None:
+            return {}
+        settings = self.run_settings
+        defaults = ClassifySettings().record()
+        inherited = {
+            name: value
+            for name, value in settings.options.items()
+            if name not in self.given and value != defaults.get(name)
+        }
+        return {"objective": settings.objective.name, **inherited}
 
     # ---- read
 
@@ -199,11 +219,13 @@ class LabelTask:
         run = ClassifierRun(data, self.run_settings, self.progress, start=self.start, wrap=wrap)
         if self.reason_of_ngrams is not None:
             run.origins = {**run.origins, "word_ngrams": self.reason_of_ngrams}
+        as_before = f"as in {self.request.start}"
+        run.origins = {**run.origins, **dict.fromkeys(self.inherited, as_before)}
         if self.cluster.is_asked_for:
             from embedx.distributed.refusals import check_classifier
 
             check_classifier(self.cluster, run.settings, run.objective)
-        _note_data(self.progress, data)
+        _note_data(self.progress, data, has_start=self.start is not None)
         return run
 
     # ---- after the model is saved
@@ -260,8 +282,11 @@ def _is_trained_by(command: str, folder: Path) -> bool:
     return is_model(folder) and read_description(folder)["facts"].get("command") == command
 
 
-def _note_data(progress: Progress, training: Labeled) -> None:
-    """Log the size of the training data, and how many rows are not trained on."""
+def _note_data(progress: Progress, training: Labeled, *, has_start: bool) -> None:
+    """Log the size of the training data, and how many rows are not trained on.
+
+    has_start  whether the features are those of a classifier to start from
+    """
     text = training.schema.text
     if text is not None:
         changed = [
@@ -269,9 +294,11 @@ def _note_data(progress: Progress, training: Labeled) -> None:
             for name, value in text.settings.items()
             if value != getattr(TextFeatureSettings, name)
         ]
+        source: Text = joined(changed, " ")
+        if has_start:
+            source = ("as in the model of ", Setting("start"))
         progress.note(
-            f"text: {len(text.vocabulary):,} words and {len(text.hashes):,} n-grams, ",
-            joined(changed, " "),
+            f"text: {len(text.vocabulary):,} words and {len(text.hashes):,} n-grams, ", source
         )
 
     if training.is_sparse:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from embedx.distributed.settings import ClusterSettings
+from embedx.errors import Setting, joined
 from embedx.runtime.memory import MemoryPlan
 from embedx.runtime.progress import Progress
 from embedx.settings import Record, as_typed
@@ -89,6 +90,12 @@ class Task(Protocol):
 
     def command(self) -> str:
         """The command that trains the same model, in full."""
+
+    @property
+    def inherited(self) -> Record:
+        """Settings of the model that training continues from, where they are not given and not
+        the defaults.
+        """
 
     def read(self) -> AbstractContextManager[Any]:
         """The data to train on."""
@@ -163,6 +170,7 @@ def run_request(request: RunRequest, progress: Progress) -> Finished:
         checkpoints, overwrite = checkpoints_of(request, task.output, progress)
         stack.enter_context(checkpoints.at_work())
         progress.note(task.command())
+        note_inherited(progress, task.inherited)
         trained = train_task(task, progress, checkpoints, wrap)
         trained.model.facts["command"] = command_line(request)
         trained.model.facts["versions"] = versions()
@@ -227,6 +235,13 @@ def _connected(task: Task, progress: Progress) -> Iterator[Wrap | None]:
 
     with connected(task.cluster, task.given.get("threads"), progress) as size:
         yield by_workers(task.cluster, size)
+
+
+def note_inherited(progress: Progress, inherited: Record) -> None:
+    """Log the settings that are those of the model that training continues from."""
+    if inherited:
+        settings = [Setting(name, value) for name, value in inherited.items()]
+        progress.note("as in the model of ", Setting("start"), ": ", joined(settings, " "))
 
 
 def note_settings(progress: Progress, given: Mapping[str, Any], settings: Record) -> None:

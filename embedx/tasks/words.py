@@ -19,9 +19,11 @@ from embedx.skipgram import run as skipgram
 from embedx.skipgram.collapsed import CollapsedRun
 from embedx.skipgram.configuration import configure
 from embedx.skipgram.run import TRAIN_LESS, TrainedVectors, WordVectorsRun
+from embedx.skipgram.settings import SkipGramSettings
 from embedx.tasks.output import command_line, default_output
 from embedx.tasks.requests import TrainRequest
 from embedx.text.encoded_corpus import EncodedCorpus
+from embedx.text.settings import TextSettings
 from embedx.text.sources import check_formats, find_sources, text_defaults
 from embedx.training.strategy import Wrap
 from embedx.vectors import formats
@@ -90,6 +92,16 @@ class WordTask:
     def command(self) -> str:
         """The command that trains the same model, with objective and output."""
         return command_line(self.request, objective=self.objective, output=self.output)
+
+    @property
+    def inherited(self) -> Record:
+        """Settings of the model of --start, where they are not given and not the defaults."""
+        defaults = TextSettings().record() | SkipGramSettings().record()
+        return {
+            name: value
+            for name, value in self.config.inherited.items()
+            if value != defaults.get(name)
+        }
 
     def read(self) -> AbstractContextManager[EncodedCorpus]:
         """The text as token ids, or walks over the graph."""

@@ -3,21 +3,29 @@
 import bz2
 import codecs
 import contextlib
+import glob
 import gzip
 import io
 import itertools
 import lzma
+import os
 import re
 import zlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from embedx.errors import DataError
+from embedx.errors import DataError, near_file
 from embedx.text import archives
 from embedx.text.in_order import in_order
 from embedx.text.opening import BLOCK_BYTES, open_source, reason
-from embedx.text.sources import Source, find_sources
+from embedx.text.sources import (
+    STANDARD_INPUT,
+    Source,
+    find_sources,
+    is_url,
+    recipe_meant,
+)
 from embedx.text.wikipedia import DumpError
 
 GZIP_START = b"\x1f\x8b"
@@ -64,7 +72,12 @@ class UnpackedReader(archives.BlockReader):
 
 
 def lines_of_file(name: str) -> Iterator[bytes]:
-    """The lines of a file, which may be compressed, or of all files that a pattern matches."""
+    """The lines of a file, which may be compressed, or of all files that a pattern matches. Raises
+    `DataError` where there is none.
+    """
+    is_one_file = not glob.has_magic(name) and not is_url(name) and name != STANDARD_INPUT
+    if is_one_file and not os.path.lexists(name) and recipe_meant(name) is None:
+        raise DataError(name, None, "no such file", near_file(name, "check the name"))
     for source in find_sources([name]):
         with UnpackedReader(source) as reader:
             yield from reader

@@ -67,7 +67,7 @@ SUBWORD_ARRAYS = ("word_part", "ngram", "ngram_bucket")
 PASSES = [f"phrases{k}" for k in range(1, MAX_PASSES + 1)]
 SCHEMA = FolderSchema(
     TASK,
-    "`embedx train` wrote, or a vector file (SoftmaxClassifier.load reads classifiers)",
+    "`embedx train` wrote, or a vector file",
     names={
         "vocabulary": Names("words"),
         **{stem: Names(f"collocations of {stem}", required=False) for stem in PASSES},
