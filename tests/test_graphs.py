@@ -546,6 +546,8 @@ def test_histories_are_answered_on_the_command_line(tmp_path):
     )
     assert done.stdout.splitlines()[0] == "butter\tSalted Butter 250 g\t0.6667"
     assert done.stdout.splitlines()[1].startswith("jam\t\t")
+    done = run_command(tmp_path, "recommend", "items", "tea", "--names", "name.tsv")
+    assert done.stderr == "embedx: name.tsv: no such file; did you mean names.tsv? check the name\n"
 
     lines = "tea\tbread\n\nrye\njam\trye\n"
     (tmp_path / "histories.txt").write_text(lines)
