@@ -28,6 +28,7 @@ from embedx.text.cells import cell_lines, cell_tokens
 from embedx.text.sessions import sessions
 from embedx.vectors import next_item
 from embedx.vectors.model import WordVectors
+from embedx.vectors.names import names_of
 from tests.support.commands import run_command
 from tests.support.notes import Notes
 from tests.support.refusals import refused, refused_data
@@ -546,8 +547,8 @@ def test_histories_are_answered_on_the_command_line(tmp_path):
     )
     assert done.stdout.splitlines()[0] == "butter\tSalted Butter 250 g\t0.6667"
     assert done.stdout.splitlines()[1].startswith("jam\t\t")
-    done = run_command(tmp_path, "recommend", "items", "tea", "--names", "name.tsv")
-    assert done.stderr == "embedx: name.tsv: no such file; did you mean names.tsv? check the name\n"
+    with refused_data("name.tsv", quoting=("no such file", "names.tsv")):
+        names_of(model, str(tmp_path / "name.tsv"))
 
     lines = "tea\tbread\n\nrye\njam\trye\n"
     (tmp_path / "histories.txt").write_text(lines)
