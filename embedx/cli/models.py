@@ -168,6 +168,7 @@ def nearest(
     restrict: Annotated[int | None, typer.Option(min=1)] = None,
     exclude: str = "",
     min_count: Annotated[int | None, typer.Option(min=1)] = None,
+    intervals: bool = False,
     names: str | None = None,
     as_json: bool = False,
 ) -> None:
@@ -181,6 +182,7 @@ def nearest(
     exclude   leave out these words
     min_count  leave out words that occur fewer than N times in the training text, whose vectors are
                uncertain
+    intervals  add the 95 % interval of each cosine, wide where words are rare
     names     file of two columns, an item and its name, which is shown beside it
     """
     from embedx.cli import fasttext_queries, queries
@@ -188,12 +190,16 @@ def nearest(
     from embedx.vectors.model import load
     from embedx.vectors.names import names_of
     from embedx.vectors.neighbours import NeighbourSearch
+    from embedx.vectors.uncertainty import Uncertainty
 
     if fasttext_queries.is_query(model, words):
         fasttext_queries.answer_words(model, int(words[0]) if words else top_k)
         return
     loaded = load(folder_of(model)).of(vectors)
-    search = NeighbourSearch(loaded, top_k, restrict, exclude.split(","), min_count)
+    uncertainty = None
+    if intervals:
+        uncertainty = Uncertainty(loaded)
+    search = NeighbourSearch(loaded, top_k, restrict, exclude.split(","), min_count, uncertainty)
     name_of_word = names_of(loaded, names)
     if words and words != [STANDARD_INPUT]:
         with command_progress() as progress:

@@ -121,13 +121,18 @@ def _print_neighbours(
             {noun: neighbour, **_name(neighbour, names), "cosine": cosine}
             for neighbour, cosine in neighbours
         ]
-        rows += [
-            (word, neighbour, *_name_cell(neighbour, names), f"{cosine:.4f}")
+        of_word = [
+            [word, neighbour, *_name_cell(neighbour, names), f"{cosine:.4f}"]
             for neighbour, cosine in neighbours
         ]
-    tables.show(
-        (noun, "neighbour", *_name_heading(names), "cosine"), rows, values if as_json else None
-    )
+        for place, (low, high) in enumerate(search.bounds(word, neighbours)):
+            values[word][place]["interval"] = [low, high]
+            of_word[place] += [f"{low:.4f}", f"{high:.4f}"]
+        rows += of_word
+    heading = [noun, "neighbour", *_name_heading(names), "cosine"]
+    if search.uncertainty is not None:
+        heading += ["from", "to"]
+    tables.show(heading, rows, values if as_json else None)
 
 
 # ---- analogies

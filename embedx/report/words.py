@@ -23,6 +23,7 @@ from embedx.runtime.progress import Progress
 from embedx.skipgram.configuration import configure
 from embedx.vectors.model import WordVectors
 from embedx.vectors.names import names_of, with_name
+from embedx.vectors.uncertainty import INTERVAL, uncertainty_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -191,12 +192,21 @@ def sections_of(scores: Report) -> dict[str, list[list[str]]]:
 def neighbour_rows(
     vectors: WordVectors, words: Sequence[str], near: Neighbours, names: Mapping[str, str]
 ) -> list[list[str]]:
-    """A row for each word: its nearest words, its rank by frequency, its count."""
+    """A row for each word: its nearest words, its rank by frequency, its count. Cosines have 95 %
+    intervals where they are known.
+    """
     rows = [[vectors.noun, f"nearest {vectors.noun}s", "rank", "count"]]
+    uncertainty = uncertainty_of(vectors)
     for word in words:
         row = vectors.index(word)
+        cosines = [f"{cosine:.2f}" for _, cosine in near[word]]
+        if uncertainty is not None:
+            errors = uncertainty.of_cosines(word, [other for other, _ in near[word]])
+            bounds = (INTERVAL * errors).tolist()
+            cosines = [f"{c} ± {bound:.2f}" for c, bound in zip(cosines, bounds, strict=True)]
         nearest = ", ".join(
-            f"{with_name(other, names)} ({cosine:.2f})" for other, cosine in near[word]
+            f"{with_name(other, names)} ({cosine})"
+            for (other, _), cosine in zip(near[word], cosines, strict=True)
         )
         count = "–" if vectors.counts is None else f"{vectors.counts[row]:,}"
         rows.append([with_name(word, names), nearest, f"{row + 1:,}", count])

@@ -307,6 +307,16 @@ class WordVectors:
         """Cosine of two words' vectors."""
         return float(self._unit(a) @ self._unit(b))
 
+    def cosine_errors(self, word: str, others: Sequence[str]) -> ndarray:
+        """The standard errors of the cosines of a word to others, float64 (n,), as
+        `embedx.vectors.uncertainty` estimates them.
+
+        Raises EmbedxError for a model that does not tell them.
+        """
+        from embedx.vectors.uncertainty import Uncertainty
+
+        return Uncertainty(self).of_cosines(word, others)
+
     def distance(self, a: Key, b: Key) -> float:
         """1 - the cosine of two words' vectors."""
         return 1 - self.similarity(a, b)

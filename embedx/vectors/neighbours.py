@@ -3,8 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from embedx.errors import SettingError
 from embedx.vectors.model import COUNT, WordVectors
+from embedx.vectors.uncertainty import INTERVAL, Uncertainty
 
 # A word and its cosine.
 Neighbour = tuple[str, float]
@@ -21,6 +24,7 @@ class NeighbourSearch(NamedTuple):
     restrict   only those among this number of the most frequent words
     excluded   words that are left out
     min_count  only words that occur at least this often
+    uncertainty  what tells the intervals of cosines, if they are wanted
     """
 
     vectors: WordVectors
@@ -28,6 +32,7 @@ class NeighbourSearch(NamedTuple):
     restrict: int | None
     excluded: Sequence[str]
     min_count: int | None = None
+    uncertainty: Uncertainty | None = None
 
     def neighbours(self, word: str) -> list[Neighbour]:
         """The nearest words of a word."""
@@ -36,6 +41,17 @@ class NeighbourSearch(NamedTuple):
         left_out = {vectors.spelled(name) for name in (word, *self.excluded)}
         nearest = vectors.similar_by_vector(query, self.top_k + len(left_out), self.n_candidates)
         return [(name, cosine) for name, cosine in nearest if name not in left_out][: self.top_k]
+
+    def bounds(self, word: str, neighbours: Sequence[Neighbour]) -> list[tuple[float, float]]:
+        """The 95 % intervals of the cosines of a word's neighbours; none without `uncertainty`."""
+        if self.uncertainty is None:
+            return []
+        names = [name for name, _ in neighbours]
+        errors = INTERVAL * self.uncertainty.of_cosines(word, names)
+        cosines = np.array([cosine for _, cosine in neighbours])
+        lows = np.maximum(cosines - errors, -1).tolist()
+        highs = np.minimum(cosines + errors, 1).tolist()
+        return list(zip(lows, highs, strict=True))
 
     @property
     def n_candidates(self) -> int:
