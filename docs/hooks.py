@@ -2,7 +2,7 @@
 eval/results.
 
 Tables stand in docs/objectives.md and docs/labels.md between marks, and a test compares them;
-`python -m docs.hooks` writes those of docs/labels.md. Others are filled in when the site is built,
+`python -m docs.hooks` writes them. Others are filled in when the site is built,
 where a page has `<!-- generated: NAME -->` with a NAME in PARTS, `<!-- docstring: MODULE -->`, or
 `<!-- example: FILE -->`.
 """
@@ -16,6 +16,7 @@ from typing import Any
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "eval" / "results"
 LABELS_PAGE = ROOT / "docs" / "labels.md"
+OBJECTIVES_PAGE = ROOT / "docs" / "objectives.md"
 SPACE = "\N{NO-BREAK SPACE}"
 DOCSTRING = re.compile(r"<!-- docstring: (?P<module>[\w.]+) -->")
 EXAMPLE = re.compile(r"<!-- example: (?P<file>[\w.]+) -->")
@@ -173,9 +174,7 @@ def with_parameters(meaning: str) -> str:
 
 
 def parts() -> dict[str, str]:
-    """The tables of docs/objectives.md, by name; `python -m eval objectives --publish`
-    writes them.
-    """
+    """The tables of docs/objectives.md, by name."""
     return {
         "measured-objectives": measured_objectives(),
         "described-objectives": described_objectives(),
@@ -318,13 +317,14 @@ def on_page_markdown(text: str, **of_page: Any) -> str:
     return IN_REPOSITORY.sub("](results/", text).replace(IN_DOCS, "](../")
 
 
-def write_labels_page() -> None:
-    """Write the tables of docs/labels.md anew."""
+def write_tables() -> None:
+    """Write the tables of docs/objectives.md and docs/labels.md anew."""
     from eval.page import filled as with_tables
 
-    text = LABELS_PAGE.read_text("utf-8")
-    LABELS_PAGE.write_text(with_tables(text, labels_parts(), LABELS_PAGE), "utf-8")
+    for page, tables in ((OBJECTIVES_PAGE, parts()), (LABELS_PAGE, labels_parts())):
+        text = page.read_text("utf-8")
+        page.write_text(with_tables(text, tables, page), "utf-8")
 
 
 if __name__ == "__main__":
-    write_labels_page()
+    write_tables()

@@ -192,7 +192,7 @@ def test_a_run_resumes_with_its_own_arguments_and_data_alone(tmp_path):
     same_run = Checkpoints(
         tmp_path / "out", asked(resumes=True, typed={"dim": 8}, log_json="log"), False, Silent()
     )
-    same_run.identify(lambda: {"corpus": [1, 3]})
+    same_run.begin(lambda: {"corpus": [1, 3]})
     with refused_data("state-00000001.npz", "overwrite"):
         same_run.restore(state)
 
@@ -241,7 +241,7 @@ def test_the_state_of_a_run_is_kept_until_the_data_of_its_successor_are_read(tmp
         raise ValueError("no data")
     assert again.states()
     with again.at_work():
-        again.identify(dict)
+        again.begin(dict)
         assert not again.states()
     assert list(tmp_path.iterdir()) == []
 
@@ -254,7 +254,7 @@ def test_files_that_embedx_did_not_write_are_kept(tmp_path):
         Checkpoints(tmp_path / "out", asked(), True, Silent())
     left_behind(tmp_path / "other")
     (tmp_path / "other.checkpoint" / "mine").write_text("dear")
-    Checkpoints(tmp_path / "other", asked(), True, Silent()).identify(dict)
+    Checkpoints(tmp_path / "other", asked(), True, Silent()).begin(dict)
     assert [file.name for file in (tmp_path / "other.checkpoint").iterdir()] == ["mine"]
     assert (folder / "mine").exists()
 

@@ -228,7 +228,7 @@ FILE_NAME = (
         ),
         (
             "classify bibtexx",
-            "bibtexx: cannot be opened (No such file or directory); did you mean bibtex?",
+            "bibtexx: no such file, and no recipe of that name; did you mean bibtex?",
         ),
         (
             "classify text8",

@@ -20,7 +20,7 @@ from tests.support.skipgram_setup import Setup
 
 K, WINDOW = 12, 3
 NS = NegativeSampling(NegativeSampling.Settings(negatives=4))
-OVE = OneVsEach(SampledSettings())
+OVE = OneVsEach(OneVsEach.Settings())
 AR = AugmentReduce(AugmentReduce.Settings())
 
 

@@ -82,12 +82,12 @@ class Bowl(Strategy):
         state.add_array("done", self.done)
         return state
 
-    def untrained_loss(self):
+    def sampled_loss(self):
         return self.train(0, 0, 0, 0.0).mean_loss
 
     def baseline_loss(self):
         self.w[:] = 4.0
-        return self.untrained_loss()
+        return self.sampled_loss()
 
 
 def walk(strategy, rate, epochs=1, shape="constant", progress=None, **options):
@@ -254,7 +254,7 @@ def test_exploding_parameters_are_noticed_although_the_loss_is_flat():
         return Tally(10.0, 10, 100)
 
     strategy.train = flat
-    strategy.untrained_loss = strategy.baseline_loss = lambda: 1.0
+    strategy.sampled_loss = strategy.baseline_loss = lambda: 1.0
     with refused(kind=DivergedError, quoting="1e+15"):
         walk(strategy, 1e12)
 

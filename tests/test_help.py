@@ -220,8 +220,8 @@ def test_settings_given_by_set_are_those_of_options(asked):
         (
             "classify film.csv",
             (
-                "film.csv: cannot be opened (No such file or directory); did you mean films.csv?"
-                " check the name and your permissions"
+                "film.csv: no such file, and no recipe of that name; did you mean films.csv?"
+                " check the name"
             ),
         ),
     ],

@@ -40,16 +40,17 @@ def run(tmp_path):
 
 
 @pytest.mark.parametrize("kind", defaults.DEFAULTS)
-def test_a_default_for_a_kind_of_data_is_one_line(kind, monkeypatch):
-    monkeypatch.setitem(defaults.DEFAULTS[kind], "window", 11)
+@pytest.mark.parametrize("setting", ["window", "negatives"])
+def test_a_default_for_a_kind_of_data_is_one_line(kind, setting, monkeypatch):
+    monkeypatch.setitem(defaults.DEFAULTS[kind], setting, 11)
     for name, options in KINDS.items():
         config = configure("ns", options)
-        assert (config.settings.window == 11) == (name == kind)
+        assert (config.record()[setting] == 11) == (name == kind)
         if name == kind:
-            assert config.origins["window"] == f"default for {kind}"
-    chosen = configure("ns", {**KINDS[kind], "window": 3})
-    assert chosen.settings.window == 3
-    assert "window" not in chosen.origins
+            assert config.origins[setting] == f"default for {kind}"
+    chosen = configure("ns", {**KINDS[kind], setting: 3})
+    assert chosen.record()[setting] == 3
+    assert setting not in chosen.origins
 
 
 def test_sessions_have_defaults_of_their_own():
@@ -57,7 +58,8 @@ def test_sessions_have_defaults_of_their_own():
     assert config.objective.name == "hs"
     assert (config.vocabulary.min_count, config.vocabulary.sample) == (1, 0.0)
     assert config.settings.epochs == 10
-    assert config.origins == dict.fromkeys(defaults.DEFAULTS["sessions"], "default for sessions")
+    of_sessions = defaults.DEFAULTS["sessions"].keys() & {"objective", *config.record()}
+    assert config.origins == dict.fromkeys(of_sessions, "default for sessions")
 
     text = configure(None, {})
     assert text.objective.name == "ns"

@@ -15,12 +15,13 @@ import pytest
 
 from docs import hooks
 from docs.examples.log_uniform import LogUniform
+from embedx.labeled import formats as labelled
 from embedx.objectives import OBJECTIVES
 from embedx.optimizers import OPTIMIZERS
 from embedx.optimizers.contract import WORDS
-from embedx.skipgram.configuration import configure
+from embedx.skipgram.configuration import configure, usual_rate
+from embedx.skipgram.defaults import TEXT
 from embedx.vectors import formats
-from eval.objectives_compared import PAGE as OBJECTIVES_PAGE
 from eval.page import filled
 from tests.support import forked
 from tests.support.layers import height_of
@@ -102,10 +103,8 @@ def test_links_of_the_readme_lead_to_files_and_headings_that_exist():
 
 
 def test_the_tables_of_objectives_are_the_registry():
-    text = OBJECTIVES_PAGE.read_text("utf-8")
-    assert filled(text, hooks.parts(), OBJECTIVES_PAGE) == text, (
-        "run `python -m eval objectives --publish`"
-    )
+    text = hooks.OBJECTIVES_PAGE.read_text("utf-8")
+    assert filled(text, hooks.parts(), hooks.OBJECTIVES_PAGE) == text, "run `python -m docs.hooks`"
 
 
 def test_the_table_of_formats_is_the_registry():
@@ -121,6 +120,12 @@ def test_the_table_of_formats_is_the_registry():
             needs,
         )
         assert f"| {' | '.join(row)} |" in WORDS_PAGE
+
+
+def test_the_readme_names_every_labelled_format():
+    row = next(line for line in README.splitlines() if line.startswith("| [labelled rows]"))
+    for name in labelled.FORMATS:
+        assert all(word in row for word in name.split(", ")), name
 
 
 def test_the_table_of_labelled_formats_is_the_registry():
@@ -206,7 +211,7 @@ def test_defaults_named_beside_those_of_word2vec_are_the_defaults():
     assert f"`--block-size` {first} (or {', '.join(map(str, others))}) " in COMING_FROM
     *rates, last = sorted(
         {
-            default.learning_rate
+            default.learning_rate or usual_rate(default.optimizer, TEXT)
             for default in defaults.values()
             if default.optimizer == "rowwise-adagrad"
         }

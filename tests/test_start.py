@@ -2,6 +2,7 @@
 refused in one line.
 """
 
+import dataclasses
 import random
 
 import numpy as np
@@ -365,7 +366,7 @@ def test_collocations_of_the_model_are_joined_in_the_new_text(tmp_path):
 def test_kept_rows_begin_at_the_rate_of_plain_descent(folder):
     config = configure("ns", FEW | {"start": str(folder()), "optimizer": "rowwise-adagrad"})
     start = config.start
-    settings = config.settings
+    settings = dataclasses.replace(config.settings, learning_rate=0.5)
     objective = config.objective
     words = [*start.model.words, "new"]
     tables = empty_tables(objective, settings, config.new_sampler(), 17)

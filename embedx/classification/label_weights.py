@@ -29,7 +29,16 @@ Other places that depend on the weights:
     comparison/labels.py      labels that are trained one after another converge
     distributed/refusals.py   a cluster trains all but sparse rows by steps, and L-BFGS
 
-A trained model is what its arrays are: `has_sparse_weights` and `is_searched` in scores.py.
+A trained model is what its arrays are: `has_sparse_weights` and `is_searched` of scores.py. These
+ask for them, or for the strategy that trained it:
+
+    classifier.py             scores and coverages of labels that a tree does not find
+    ranking.py                the best labels through a tree; an index for dense weights
+    held_out.py               no temperature where not all labels have scores
+    model_folder.py           the arrays of a folder
+    labelwise.py, trainers.py the trainer
+    distributed/run.py        what the workers of a cluster train
+    distributed/tiles.py      the same, where labels are trained one after another
 """
 
 from collections.abc import Iterator
@@ -92,7 +101,9 @@ def asks_for_sparse(weights: str | None) -> bool:
 
 
 def choose_weights(settings: ClassifySettings, problem: Problem) -> Choice:
-    """Dense unless there are too many weights; a tree if it saves much of the time."""
+    """Of labels that are scored independently: sparse where they can be, in a tree where it saves a
+    large part of the time, unless `prefers_dense`. Else dense unless there are too many.
+    """
     data = problem.data
     if unmet_condition(settings, problem) is not None:
         return Choice(DENSE)
@@ -108,8 +119,9 @@ def choose_weights(settings: ClassifySettings, problem: Problem) -> Choice:
 
 
 def prefers_dense(settings: ClassifySettings, problem: Problem) -> bool:
-    """Whether independent labels have dense weights by default: if there are few weights and dual
-    coordinate descent does not apply, or few labels and validation data stop the training.
+    """Whether labels that are scored independently have dense weights by default: there are few
+    weights, and dual coordinate descent cannot train them; or there are few labels, and validation
+    data stop the training.
     """
     data = problem.data
     is_dual = settings.optimizer == DualCoordinateDescent.name or takes_dual(settings, problem)
@@ -128,19 +140,18 @@ def size_of(data: Labeled) -> str:
 
 
 def training_method(settings: ClassifySettings, objective: Objective) -> Method:
-    """The method of training, by resolved settings."""
+    """How settings train whose sampler, weights and optimizer are resolved."""
     if settings.optimizer == Lbfgs.name:
         return Method.OPTIMUM
-    if settings.weights == TREE:
-        return Method.LABELWISE
-    if settings.weights == SPARSE and scores_labels_independently(settings, objective):
+    is_sum_over_labels = scores_labels_independently(settings, objective)
+    if settings.weights == TREE or (settings.weights == SPARSE and is_sum_over_labels):
         return Method.LABELWISE
     return Method.STEPS
 
 
 def is_labelwise(settings: ClassifySettings, objective: Objective) -> bool:
-    """Whether resolved settings train one label after another, rather than one example after
-    another.
+    """Whether one label is trained after another, rather than one example after another: see
+    `training_method`.
     """
     return training_method(settings, objective) is Method.LABELWISE
 

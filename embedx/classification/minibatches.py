@@ -239,7 +239,7 @@ class MinibatchTraining(Strategy):
             self.clock[0] += advance
         return Tally(loss, terms, stop - start)
 
-    def untrained_loss(self) -> float | None:
+    def sampled_loss(self) -> float | None:
         """The mean loss at rate 0, estimated from a stratified sample of the examples."""
         total = Tally()
         for rows, share in self.strata:
@@ -261,7 +261,7 @@ class MinibatchTraining(Strategy):
         for array in (self.hidden.rows, self.outputs.rows, self.n_updates):
             array[:] = 0
         self.set_bias(self.biases_by("frequency"))
-        return self.untrained_loss()
+        return self.sampled_loss()
 
     def phase(self, step: int) -> int:
         """1 from the second visit of examples on, if the objective keeps a state per example.

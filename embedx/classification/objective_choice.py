@@ -6,7 +6,7 @@ from typing import Any
 
 from embedx import objectives, samplers
 from embedx.classification.effects import check_given
-from embedx.classification.label_weights import MAX_DENSE_SAMPLED, asks_for_sparse
+from embedx.classification.label_weights import asks_for_sparse
 from embedx.classification.problem import ALL_ROWS
 from embedx.classification.settings import GAUSSIAN, ClassifySettings
 from embedx.engine.settings import check_stopping
@@ -17,6 +17,8 @@ from embedx.settings import Options, Record, settings_of
 
 # Maximum mean share of nonzero features per row for data to count as words.
 MAX_DENSITY_OF_WORDS = 0.05
+# Weights up to which a softmax, whose weights are dense, is the default on sparse features.
+MAX_WEIGHTS_OF_SOFTMAX = 250_000_000
 
 
 def new_objective(objective: type[Objective], options: Options) -> Objective:
@@ -42,7 +44,7 @@ def default_objective(data: Labeled, options: Options) -> tuple[str, dict[str, A
     if asks_for_sparse(options.get("weights")):
         return "ova", {"loss": "squared-hinge"}
     has_several = bool((labels.n_of_row > 1).any())
-    is_large = data.n_labels * data.n_features > MAX_DENSE_SAMPLED
+    is_large = data.n_labels * data.n_features > MAX_WEIGHTS_OF_SOFTMAX
     is_like_words = data.features.nnz <= MAX_DENSITY_OF_WORDS * len(data) * data.n_features
     is_open = all(
         options.get(name) is None for name in ("time_budget", "optimizer", "learning_rate")

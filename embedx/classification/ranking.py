@@ -17,6 +17,7 @@ from embedx.classification.label_tree import CANDIDATES
 from embedx.classification.neighbours import Blend, Neighbours
 from embedx.classification.row_blocks import Best, as_csr, in_blocks, rows_of, threads_for
 from embedx.classification.scores import LabelScores
+from embedx.classification.settings import ClassifySettings
 from embedx.errors import Setting, SettingError
 from embedx.evaluation.labels import top_k
 from embedx.runtime.cores import usable_cores
@@ -180,7 +181,7 @@ class LabelRanking(LabelScores):
     ) -> Iterator[tuple[slice, Best]]:
         """(rows, their best labels and log-probabilities), found through the trees."""
         is_independent = self.has_independent_labels
-        beam = int(self.settings.get("beam", 10))
+        beam = int(self.settings.get("beam", ClassifySettings.beam))
         # Probabilities that sum to one need other labels to normalise over.
         n_best = max(k, 1) if is_independent else max(k, CANDIDATES)
 
@@ -286,8 +287,11 @@ class LabelRanking(LabelScores):
         if not self.objective.traits.ranks_by_score:
             problem = f"{self.objective.name} does not rank labels by their scores alone"
             raise SettingError("search", True, problem, LEAVE_OUT)
+        if self.is_searched:
+            problem = "the model finds the best labels through its own tree"
+            raise SettingError("search", True, problem, LEAVE_OUT)
         if self.has_sparse_weights:
-            problem = "a model with sparse weights is searched by its own tree"
+            problem = "needs dense weights; those of this model are sparse"
             raise SettingError("search", True, problem, LEAVE_OUT)
         if "variance" in self.arrays:
             problem = "an index has no probabilities averaged over weights"

@@ -152,8 +152,9 @@ class ClassifySettings(TrainingSettings):
         None,
         "weights on sparse features; `dense`: all, `sparse`: only those of features of a label's"
         " positives, `tree`: sparse, in a tree over clusters of labels, for losses that are sums"
-        " over labels; by default tree where values × labels × epochs exceed"
-        f" {MAX_PRODUCTS:.0e}, or {MAX_PRODUCTS_OF_MANY:.0e} with {MANY_FOR_TREE:,} labels or more",
+        " over labels; by default sparse where each label has a loss of its own, tree where values"
+        f" × labels × epochs exceed {MAX_PRODUCTS:.0e}, or {MAX_PRODUCTS_OF_MANY:.0e} with"
+        f" {MANY_FOR_TREE:,} labels or more",
         choices=WEIGHTS,
         panel="Model",
     )

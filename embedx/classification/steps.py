@@ -194,4 +194,4 @@ def identify(
         data = [checksum(array) for array in examples]
         return {"data": data, "settings": settings} | training.identity()
 
-    checkpoints.identify(identity)
+    checkpoints.begin(identity)

@@ -177,7 +177,13 @@ def _has_option(args: list[str], option: str) -> bool:
 CONFIG_TEXT = "TOML file of options, such as epochs = 5; the command line has priority"
 CONFIG = Annotated[Path | None, typer.Option(help=CONFIG_TEXT, rich_help_panel="Configuration")]
 HELP_ALL = Annotated[
-    bool, typer.Option("--help-all", is_eager=True, callback=show_all, help="Show all options.")
+    bool,
+    typer.Option(
+        "--help-all",
+        is_eager=True,
+        callback=show_all,
+        help="Show all options, and settings of --set.",
+    ),
 ]
 
 

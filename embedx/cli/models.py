@@ -112,7 +112,7 @@ def evaluate(request: EvaluateRequest) -> None:
     label_column  with --test: column with the label; by default that of the training data
     header      with --test: yes or no, whether the first row of a table is a heading; by default as
                 in the training data
-    predictions with --test: labels that another program suggests, a line for each row, scored
+    predictions  with --test: labels that another program suggests, a line for each row, scored
                 beside those of the model
     per_label   with --test: CSV file to write, with counts, threshold, precision, recall and F1 of
                 each label

@@ -158,6 +158,7 @@ def documented(command: Callable[..., None]) -> tuple[str, dict[str, str]]:
         elif last and line.startswith("  "):
             texts[last] += f" {line.strip()}"
         else:
+            assert line.partition(" ")[0] not in names, f"two blanks after the name: {line}"
             last = None
             rest.append(line)
     return "\n".join(rest).strip(), texts

@@ -99,8 +99,8 @@ class Distributed(Strategy):
         epoch, at = divmod(step, self.n_chunks)
         return self.inner.phase(epoch * self.inner.n_chunks + at * self.chunks_per_range)
 
-    def untrained_loss(self) -> float | None:
-        return self.inner.untrained_loss()
+    def sampled_loss(self) -> float | None:
+        return self.inner.sampled_loss()
 
     def baseline_loss(self) -> float | None:
         return self.inner.baseline_loss()

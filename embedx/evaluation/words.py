@@ -302,7 +302,8 @@ def matching(patterns: Sequence[Model]) -> list[WordVectors | str]:
         is_pattern = glob.has_magic(name) and not os.path.exists(name)
         paths = sorted(glob.glob(name)) if is_pattern else [name]
         if not paths:
-            raise SettingError("against", name, "no such file or model folder")
+            problem = "no file or model folder has a name like that"
+            raise SettingError("against", name, problem, "check the pattern with ls")
         models += paths
     return models
 

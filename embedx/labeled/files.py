@@ -51,6 +51,7 @@ def source_of(name: str) -> Source:
         return Source(name, ROWS, None)
     if os.path.isdir(name):
         raise DataError(name, None, "a directory", "name the one file that holds the rows")
+    path = name
     if recipe := recipe_meant(name):
         if recipe.kind != "classes":
             raise DataError(
@@ -59,14 +60,17 @@ def source_of(name: str) -> Source:
                 "text without labels",
                 f"train word vectors on it with `embedx train {name}`",
             )
-        name = recipe.find_files()[0]
+        path = recipe.find_files()[0]
     try:
-        size = os.stat(name).st_size
+        size = os.stat(path).st_size
+    except FileNotFoundError as error:
+        remedy = near_file(name, "check the name", recipe_names())
+        raise DataError(name, None, "no such file, and no recipe of that name", remedy) from error
     except OSError as error:
-        remedy = near_file(name, "check the name and your permissions", recipe_names())
-        raise DataError(name, None, f"cannot be opened ({error.strerror})", remedy) from error
+        problem = f"cannot be opened ({error.strerror})"
+        raise DataError(path, None, problem, "check the name and your permissions") from error
     # a pipe, as in <(zcat ...), is read once
-    return Source(name, ROWS, {"size": size} if os.path.isfile(name) else None)
+    return Source(path, ROWS, {"size": size} if os.path.isfile(path) else None)
 
 
 def sources_of(names: Sequence[str]) -> list[Source]:

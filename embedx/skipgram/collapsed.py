@@ -85,7 +85,7 @@ class CollapsedRun(WordVectorsRun):
         plan.report(self.progress)
         self.initialise()
         if checkpoints is not None:
-            checkpoints.identify(self.identity)
+            checkpoints.begin(self.identity)
         settings = self.config.settings
         collapsed = self._collapsed()
         keys = [stream_key(settings.seed, epoch) for epoch in range(collapsed.count_passes)]

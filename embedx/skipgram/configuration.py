@@ -90,7 +90,7 @@ class Configuration:
     kind: str = TEXT
     origins: dict[str, str] = dataclasses.field(default_factory=dict)
     inherited: Record = dataclasses.field(default_factory=dict)
-    # whether the size of the text chooses optimizer, learning rate and block size
+    # whether the size of the text chooses the optimizer and its learning rate
     is_sized_by_text: bool = False
 
     @property
@@ -207,6 +207,7 @@ def configure(
     before_kind = combined(options, start_defaults, collapsed_defaults)
     chosen = combined(before_kind, DEFAULTS[kind], recipe)
     values = combined(chosen, _objective_defaults(objective_class, chosen))
+    is_sized_by_text = not is_collapsed and _is_sized_by_text(objective_class, chosen)
 
     new_objective = objective_class(objective_class.Settings.from_options(values))
     settings = SkipGramSettings.from_options(values)
@@ -219,7 +220,11 @@ def configure(
         sampler = settings.sampler or in_order(new_objective)[0]
         settings = dataclasses.replace(settings, sampler=sampler)
         _check_effects(options, settings, new_objective)
-        settings = _completed(settings, kind)
+        if settings.ngrams is not None:
+            settings = dataclasses.replace(settings, buckets=settings.ngrams.n_buckets)
+        if settings.learning_rate is None and not is_sized_by_text:
+            rate = usual_rate(settings.optimizer, kind)
+            settings = dataclasses.replace(settings, learning_rate=rate)
         _refuse(settings, new_objective)
 
     phrases = PhraseSettings.from_options(values)
@@ -236,7 +241,7 @@ def configure(
         graph=graph,
         sampler_options=samplers.own_options(values),
         kind=kind,
-        is_sized_by_text=not is_collapsed and _is_sized_by_text(objective_class, chosen),
+        is_sized_by_text=is_sized_by_text,
     )
     configuration.new_sampler()  # refuses settings of other samplers
     origins = _origins_of_kind(configuration, {"objective": objective, **before_kind})
@@ -314,17 +319,6 @@ def _is_sized_by_text(objective: type[Objective], chosen: Options) -> bool:
 # ---- where pairs are streamed
 
 
-def _completed(settings: SkipGramSettings, kind: str) -> SkipGramSettings:
-    """The settings with the optimizer's learning rate and the number of buckets."""
-    rate = settings.learning_rate
-    if rate is None:
-        rate = usual_rate(settings.optimizer, kind)
-    n_buckets = settings.buckets
-    if settings.ngrams is not None:
-        n_buckets = settings.ngrams.n_buckets
-    return dataclasses.replace(settings, learning_rate=rate, buckets=n_buckets)
-
-
 def _check_effects(options: Options, settings: SkipGramSettings, objective: Objective) -> None:
     """Raise `InapplicableError` if one of the options has no effect with the settings."""
     draws = samplers.SAMPLERS[str(settings.sampler)].candidates in CANDIDATES_WITH_DRAWS
@@ -355,7 +349,7 @@ def _refuse(settings: SkipGramSettings, objective: Objective) -> None:
     """Raise `SettingError` for what the objective, its sampler or the architecture cannot do."""
     sampler = str(settings.sampler)
     check_sampler(sampler, objective.name, tuple(in_order(objective)))
-    is_retrieved = samplers.SAMPLERS[sampler].candidates == "retrieved"
+    is_retrieved = retrieves(settings)
     if settings.block_size == 0 and (
         is_retrieved or not ENCODERS[settings.architecture].PER_CONTEXT
     ):

@@ -15,7 +15,8 @@ WALKS = "walks"
 OBJECTIVE = "ns"
 
 # A new default for a kind of data is one line here: `"window": 3`. It comes before the default that
-# an objective has of its own.
+# an objective has of its own: `"negatives": 10` would be for all objectives that draw, also for
+# those that declare another number.
 DEFAULTS: dict[str, Record] = {
     TEXT: {},
     SESSIONS: {

@@ -62,9 +62,9 @@ def resolve(config: Configuration, text: CountedText) -> Resolved:
         settings = dataclasses.replace(settings, **values)
         origins.update(dict.fromkeys(values, reason))
 
-    if config.is_sized_by_text:
-        choose(f"{text.n_tokens:,} tokens", **optimizer_for_size(config, text.n_tokens))
-    if settings.learning_rate is None:  # of the optimizer that a large text chose
+    if config.is_sized_by_text and text.n_tokens >= LARGE_TEXT:
+        choose(f"{text.n_tokens:,} tokens", **config.objective.large_text_defaults)
+    if settings.learning_rate is None:
         rate = usual_rate(settings.optimizer, config.kind)
         choose(f"optimizer {settings.optimizer}", learning_rate=rate)
     block_size = largest_block(settings, config.objective, text)
@@ -78,16 +78,6 @@ def resolve(config: Configuration, text: CountedText) -> Resolved:
     elif settings.threads is None:
         choose("usable cores", threads=usable_cores())
     return Resolved(settings, origins)
-
-
-def optimizer_for_size(config: Configuration, n_tokens: int) -> dict[str, Any]:
-    """Optimizer, learning rate and block size that the objective declares for large texts, if this
-    is one.
-    """
-    if n_tokens < LARGE_TEXT:
-        return {}
-    # a rate that they do not declare is the optimizer's usual one
-    return {"learning_rate": None, **config.objective.large_text_defaults}
 
 
 def negatives_of_pair(settings: SkipGramSettings, objective: Objective, sampler: Sampler) -> int:

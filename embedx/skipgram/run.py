@@ -134,6 +134,7 @@ class WordVectorsRun:
     history: list[Record] = field(default_factory=list)
 
     tables: engine.SkipGramTables = field(init=False)
+    strategy: Streamed = field(init=False)
     # int32 (n,), ascending: buckets of n-grams, whose rows follow those of the words
     buckets: ndarray = field(init=False)
     loss_unit: str = field(init=False, default="")
@@ -246,16 +247,15 @@ class WordVectorsRun:
         threads = Setting("threads", settings.threads)
         window = Setting("window", settings.window)
         purpose = (self.size().parameters, " with ", threads, " and ", window)
-        # This strategy is dropped: --start replaces the tables before training.
         with allocating(purpose, SMALLER):
-            workspaces = self.new_strategy().memory()
+            self.strategy = self.new_strategy()
         state = {
             "vectors": (tables.inputs.rows, tables.outputs.rows),
             "optimizer": (tables.inputs[1:], tables.outputs[1:]),
             "objective": (tables.state, tables.n_updates),
         }
         subwords = {"subwords": (tables.parts, self.buckets)}
-        return plan_memory({**state, **workspaces, **subwords}, state)
+        return plan_memory({**state, **self.strategy.memory(), **subwords}, state)
 
     def _allocate_tables(self) -> None:
         parts, self.buckets = self._ngrams()
@@ -264,6 +264,8 @@ class WordVectorsRun:
         config = self.config
         tables = empty_tables(config.objective, config.settings, self.sampler, n_words, n_buckets)
         self.tables = tables._replace(parts=parts)
+        if config.start is not None:
+            self.tables = config.start.with_flags(self.tables)
 
     def _ngrams(self) -> tuple[subwords.Parts, ndarray]:
         """The n-grams of each word, and their buckets; none without --subwords."""
@@ -332,11 +334,11 @@ class WordVectorsRun:
         self.initialise()
         if self.config.start is not None and self.heldout is not None:
             self.start_metrics = self.heldout_metrics()
-        strategy: Strategy = self.new_strategy()
+        strategy: Strategy = self.strategy
         if self.wrap is not None:
             strategy = self.wrap(strategy)
         if checkpoints is not None:
-            checkpoints.identify(lambda: self.identity() | strategy.identity())
+            checkpoints.begin(lambda: self.identity() | strategy.identity())
         settings = self.config.settings
         self.loss_unit = strategy.loss_unit
         state = TrainState()
@@ -367,7 +369,7 @@ class WordVectorsRun:
         if settings.bias == "frequency":
             self.tables.outputs.rows[:, dim] = self.frequency_scores()
         if self.config.start is not None:
-            self.tables = self.config.start.write(
+            self.config.start.write(
                 self.tables, self.vocabulary.words, self.config.objective, settings, self.buckets
             )
 

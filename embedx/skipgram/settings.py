@@ -34,7 +34,7 @@ def distance(text: str) -> int:
 
 
 def large_text_defaults() -> str:
-    """`--optimizer sgd --block-size 16 for ns`, of all objectives that have such defaults."""
+    """`--optimizer sgd for ns`, of all objectives that have such defaults."""
     defaults = []
     for name, objective in OBJECTIVES.imported().items():
         if objective.large_text_defaults:

@@ -269,6 +269,17 @@ class Start:
         same = self.objective.traits.adds_log_noise == objective.traits.adds_log_noise
         return same and self.keeps_outputs(objective)
 
+    def with_flags(self, tables: SkipGramTables) -> SkipGramTables:
+        """The tables, with a flag for each row that says whether it is frozen, if rows can be."""
+        if not self.settings.freeze:
+            return tables
+        inputs = tables.inputs
+        outputs = tables.outputs
+        return tables._replace(
+            inputs=inputs._replace(frozen=np.zeros(len(inputs.rows), np.uint8)),
+            outputs=outputs._replace(frozen=np.zeros(len(outputs.rows), np.uint8)),
+        )
+
     def write(
         self,
         tables: SkipGramTables,
@@ -276,9 +287,9 @@ class Start:
         objective: Objective,
         settings: SkipGramSettings,
         buckets: np.ndarray,
-    ) -> SkipGramTables:
-        """Write the model's rows into tables that are initialised as usual; the tables, with what
-        is frozen.
+    ) -> None:
+        """Write the model's rows, and which rows are frozen, into tables that are initialised as
+        usual.
 
         buckets   int32 (n,), ascending: those of n-grams that have a row
         """
@@ -286,11 +297,8 @@ class Start:
         if settings.bias != "none" and self.keeps_bias(objective):
             place, row = self._places(words)
             tables.outputs.rows[place, settings.dim] = self.model.arrays["bias"][row]
-        frozen_inputs = _write_copies(tables.inputs, kept.inputs, settings)
-        frozen_outputs = _write_copies(tables.outputs, kept.outputs, settings)
-        if not self.settings.freeze:
-            return tables
-        return tables._replace(inputs=frozen_inputs, outputs=frozen_outputs)
+        _write_copies(tables.inputs, kept.inputs, settings)
+        _write_copies(tables.outputs, kept.outputs, settings)
 
     def _copies_of_ngrams(self, n_words: int, buckets: np.ndarray) -> Copies:
         """The rows of n-grams that the model has; they follow those of the words."""
@@ -406,9 +414,9 @@ def started(options: Options, model: WordVectors | None = None) -> Start | None:
     return Start(StartSettings.from_options(dict(options)), model)
 
 
-def _write_copies(table: Table, copies: list[Copies], settings: SkipGramSettings) -> Table:
-    """Write rows into a table, with the state of an optimizer that has moved; the table with these
-    rows frozen.
+def _write_copies(table: Table, copies: list[Copies], settings: SkipGramSettings) -> None:
+    """Write rows into a table, with the state of an optimizer that has moved; they are frozen where
+    rows have flags for that.
     """
     is_copied = np.zeros(len(table.rows), bool)
     for copy in copies:
@@ -419,4 +427,5 @@ def _write_copies(table: Table, copies: list[Copies], settings: SkipGramSettings
     if not optimizer.is_ema and table.state_of in (PER_ROW, PER_COORDINATE):
         rate = float(settings.learning_rate or 0)
         table.state[is_copied] = min((rate / RATE) ** 2, optimizer.limit)
-    return table._replace(frozen=is_copied.astype(np.uint8))
+    if table.frozen.size:
+        table.frozen[:] = is_copied

@@ -180,7 +180,7 @@ class Streamed(Strategy):
         )
         self.draws = sampler.data(self.plan.n_draws)
         constants = objective.constants(self.plan.n_draws or self.n_rows, self.n_words)
-        self.run = engine.SharedInputs(tables, stream, self.draws, constants, self.plan)
+        self.shared_inputs = engine.SharedInputs(tables, stream, self.draws, constants, self.plan)
         self.workers: list[Any] = [self.new_workspace(self.plan) for _ in range(settings.threads)]
 
     def new_workspace(self, plan: blocks.BlockPlan) -> engine.SkipGramWorkspace:
@@ -216,7 +216,7 @@ class Streamed(Strategy):
         state.add_array("objective.n_updates", tables.n_updates)
         return state
 
-    def untrained_loss(self) -> float | None:
+    def sampled_loss(self) -> float | None:
         """From chunks all over the corpus, at rate 0."""
         n = min(max(self.n_chunks // CHUNKS_PER_SAMPLE, 1), MAX_SAMPLES)
         tally = Tally()
@@ -239,12 +239,13 @@ class Streamed(Strategy):
         tables.n_updates[:] = 0
         inputs[:, 0] = 1
         outputs[:, 0] = self.frequencies.scores
-        return self.untrained_loss()
+        return self.sampled_loss()
 
     def _arguments(self, worker: Any, epoch: int, chunk: int, rate: float) -> tuple[Any, ...]:
-        """What the kernel takes for a chunk."""
+        """What the kernel takes for a chunk; the worker's longest step is set for the rate."""
         worker.longest_step[0] = engine.LONGEST_STEP * rate / self.settings.learning_rate
-        return self.on_tokens((self.run, worker, self.place(epoch, chunk, rate)), worker, epoch)
+        place = self.place(epoch, chunk, rate)
+        return self.on_tokens((self.shared_inputs, worker, place), worker, epoch)
 
     def place(self, epoch: int, chunk: int, rate: float) -> engine.Chunk:
         """The chunk that is trained as number `chunk` of an epoch."""
@@ -262,20 +263,20 @@ class Streamed(Strategy):
     def on_tokens(
         self, arguments: tuple[Any, ...], workspace: engine.SkipGramWorkspace, epoch: int
     ) -> tuple[Any, ...]:
-        """What a kernel takes, from the run to the chunk, with the tokens of the chunk, which are
-        made now if need be.
+        """What a kernel takes, from the shared inputs to the chunk; where tokens are generated,
+        those of the chunk are made now.
         """
         if self.generated is None:
             return arguments
-        run, *others, place = arguments
+        shared_inputs, *others, place = arguments
         number = place.start // CHUNK
         n_tokens = self.generated.write_chunk(epoch, number, CHUNK, workspace.tokens)
         tokens = workspace.tokens[:n_tokens]
         tokens.flags.writeable = False  # as those of a corpus are, which is another type to kernels
-        stream = run.stream._replace(tokens=tokens, held_out=NONE_HELD_OUT)
-        run = run._replace(stream=stream)
+        stream = self.stream._replace(tokens=tokens, held_out=NONE_HELD_OUT)
+        shared_inputs = shared_inputs._replace(stream=stream)
         key = stream_key(self.settings.seed, epoch, number, GENERATED_WINDOWS)
-        return run, *others, place._replace(start=0, stop=n_tokens, key=key)
+        return shared_inputs, *others, place._replace(start=0, stop=n_tokens, key=key)
 
 
 class RetrievedStream(Streamed):
@@ -293,7 +294,7 @@ class RetrievedStream(Streamed):
         self.search = self._search_spec(objective, n_found)
         self.found = retrieved.new_found_rows(self.n_words, n_found)
         n_draws = self.plan.n_draws if objective.traits.has_tail else 0
-        self.retrieved_run = self.run._replace(
+        self.inputs_with_search = self.shared_inputs._replace(
             plan=self.plan._replace(candidates=blocks.RETRIEVED, n_draws=n_draws)
         )
         self.workers = [self._new_workspaces(n_found) for _ in range(settings.threads)]
@@ -375,5 +376,5 @@ class RetrievedStream(Streamed):
         )
         place = self.place(epoch, chunk, rate)
         block_workspace, search_workspace = worker
-        arguments = (self.retrieved_run, retrieval, block_workspace, search_workspace, place)
+        arguments = (self.inputs_with_search, retrieval, block_workspace, search_workspace, place)
         return self.on_tokens(arguments, block_workspace, epoch)

@@ -194,11 +194,7 @@ def train_task(
     wrap: Wrap | None = None,
 ) -> Trained:
     """The trained model of a task."""
-    with contextlib.ExitStack() as stack:
-        with progress.stage("read"):
-            data = stack.enter_context(task.read())
-        with progress.stage("resolve"):
-            resolved = task.resolve(data, wrap)
+    with _resolved(task, progress, wrap) as resolved:
         note_settings(progress, task.given, resolved.used_settings() | task.cluster.record())
         return life.train(resolved, checkpoints)
 
@@ -208,8 +204,7 @@ def plan_request(request: RunRequest, progress: Progress) -> Planned:
     task = task_of(request, progress)
     task.check_place()
     check_output(task.output, request.overwrite or request.resume)
-    with task.read() as data:
-        resolved = task.resolve(data)
+    with _resolved(task, progress) as resolved:
         memory = life.allocated(resolved)
         return Planned(
             task.output,
@@ -220,6 +215,17 @@ def plan_request(request: RunRequest, progress: Progress) -> Planned:
             resolved.on_disk(memory),
             resolved.data_hash(),
         )
+
+
+@contextlib.contextmanager
+def _resolved(task: Task, progress: Progress, wrap: Wrap | None = None) -> Iterator[ResolvedRun]:
+    """The run of a task on its data, which are read and stay open meanwhile."""
+    with contextlib.ExitStack() as stack:
+        with progress.stage("read"):
+            data = stack.enter_context(task.read())
+        with progress.stage("resolve"):
+            resolved = task.resolve(data, wrap)
+        yield resolved
 
 
 @contextlib.contextmanager

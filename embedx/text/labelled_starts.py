@@ -1,8 +1,8 @@
 """How files of labelled data begin that would pass for text: one line for each format.
 
 `embedx train` refuses text that begins so, and a file called .csv or .json that does is no table.
-The names are those of `embedx.labeled.formats`, which reads the files. Tables and binary files have
-no line here: they are known by their columns and their first bytes.
+The names are those of `embedx.labeled.formats`, which reads the files: of formats that declare that
+they pass for text. Binary files are known by their first bytes, tables by a suffix such as .csv.
 """
 
 import codecs

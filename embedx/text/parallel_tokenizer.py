@@ -28,8 +28,8 @@ CHUNK_BYTES = 1 << 20
 MAX_CHUNK_BYTES = 1 << 23
 
 
-class Chunk(NamedTuple):
-    """A piece of the text of sources[source], to be tokenised.
+class TextChunk(NamedTuple):
+    """A part of the text of sources[source], to be tokenised.
 
     offset     bytes of the source's text before it
     continues  it begins within a word, and needs the table of the chunk before it
@@ -45,7 +45,7 @@ class Chunk(NamedTuple):
     stored: int
 
 
-class Piece(NamedTuple):
+class TokenizedChunk(NamedTuple):
     """The tokens of a chunk.
 
     tokens     int32
@@ -58,7 +58,7 @@ class Piece(NamedTuple):
     segment    how often all words had been taken out when these were looked up
     """
 
-    chunk: Chunk
+    chunk: TextChunk
     tokens: np.ndarray
     bad: int
     first_bad: int
@@ -81,27 +81,27 @@ class KnownWords(NamedTuple):
         return cls(words.table, words.n_types, words.segment)
 
 
-def pieces(
+def tokenized_chunks(
     blocks: Iterable[TextBlock],
     sources: Sequence[Source],
     settings: TextSettings,
     threads: int,
     words: Tokenizer,
-) -> Generator[Piece, None, None]:
+) -> Generator[TokenizedChunk, None, None]:
     """The tokens of blocks of the text of `sources`, by the numbers of `words`, which gets all
     words.
 
-    The words may be taken out between two pieces: tokens are numbered from 0 again. Raises
+    The words may be taken out between two chunks: tokens are numbered from 0 again. Raises
     `EmbedxError` for bad UTF-8, where that is an error.
     """
     cut = chunks(blocks, [source.has_sentences(settings) for source in sources])
 
-    def tokenized(chunk: Chunk, before: Future[Piece] | None) -> Piece:
+    def tokenized(chunk: TextChunk, before: Future[TokenizedChunk] | None) -> TokenizedChunk:
         """The tokens of a chunk, their words looked up among those that are known by now."""
         tokenizer = Tokenizer(settings) if before is None else before.result().words
         return _tokenized(chunk, tokenizer, sources[chunk.source], settings, known)
 
-    def submitted() -> Iterator[Future[Piece]]:
+    def submitted() -> Iterator[Future[TokenizedChunk]]:
         last = None
         for chunk in cut:
             last = pool.submit(tokenized, chunk, last if chunk.continues else None)
@@ -110,21 +110,25 @@ def pieces(
     known = KnownWords.of(words)
     pool = ThreadPoolExecutor(threads, "embedx-tokens")
     try:
-        for piece in in_order(submitted(), 2 * threads - 2):
-            if piece.segment != words.segment:
+        for chunk_of_tokens in in_order(submitted(), 2 * threads - 2):
+            if chunk_of_tokens.segment != words.segment:
                 # the words among which its words were looked up were taken out meanwhile
-                piece.numbers.fill(-1)
-            words.enter(piece.words.table, piece.numbers)
-            renumber(piece.tokens, piece.numbers)
+                chunk_of_tokens.numbers.fill(-1)
+            words.enter(chunk_of_tokens.words.table, chunk_of_tokens.numbers)
+            renumber(chunk_of_tokens.tokens, chunk_of_tokens.numbers)
             known = KnownWords.of(words)
-            yield piece
+            yield chunk_of_tokens
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _tokenized(
-    chunk: Chunk, tokenizer: Tokenizer, source: Source, settings: TextSettings, known: KnownWords
-) -> Piece:
+    chunk: TextChunk,
+    tokenizer: Tokenizer,
+    source: Source,
+    settings: TextSettings,
+    known: KnownWords,
+) -> TokenizedChunk:
     """The tokens of a chunk by a tokenizer, whose words are looked up among the known ones."""
     has_sentences = source.has_sentences(settings)
     tokens = tokenizer.tokenize(chunk.data, chunk.offset, chunk.is_last, has_sentences)
@@ -136,18 +140,20 @@ def _tokenized(
         raise DataError(source.name, None, problem, remedy)
     numbers = np.full(tokenizer.n_types, -1, np.int32)
     look_up(tokenizer.table, known.table, known.n_types, numbers)
-    return Piece(chunk, tokens, bad, first_bad, too_long, tokenizer, numbers, known.segment)
+    return TokenizedChunk(
+        chunk, tokens, bad, first_bad, too_long, tokenizer, numbers, known.segment
+    )
 
 
-def chunks(blocks: Iterable[TextBlock], has_sentences: Sequence[bool]) -> Iterator[Chunk]:
+def chunks(blocks: Iterable[TextBlock], has_sentences: Sequence[bool]) -> Iterator[TextChunk]:
     """The blocks put together to chunks that end where words do or, of sources that have
     sentences, where these do.
     """
-    pieces = []
+    blocks_of_chunk = []
     offset = size = 0
     continues = False
     for source, data, stored in blocks:
-        pieces.append(data)
+        blocks_of_chunk.append(data)
         size += len(data)
         if data and size < CHUNK_BYTES:
             continue
@@ -158,8 +164,8 @@ def chunks(blocks: Iterable[TextBlock], has_sentences: Sequence[bool]) -> Iterat
         if data and not cut and size < MAX_CHUNK_BYTES:
             continue
         rest = data[cut:] if cut else b""
-        pieces[-1] = data[: len(data) - len(rest)]
-        yield Chunk(source, b"".join(pieces), offset, continues, not data, stored)
+        blocks_of_chunk[-1] = data[: len(data) - len(rest)]
+        yield TextChunk(source, b"".join(blocks_of_chunk), offset, continues, not data, stored)
         if data:
             offset += size - len(rest)
             continues = not cut
@@ -167,5 +173,5 @@ def chunks(blocks: Iterable[TextBlock], has_sentences: Sequence[bool]) -> Iterat
             # the next block begins another source
             offset = 0
             continues = False
-        pieces = [rest]
+        blocks_of_chunk = [rest]
         size = len(rest)

@@ -14,7 +14,7 @@ from embedx.runtime.memory import available_memory
 from embedx.runtime.progress import Progress
 from embedx.settings import Record
 from embedx.text.corpus_writer import CorpusWriter
-from embedx.text.parallel_tokenizer import Piece, pieces
+from embedx.text.parallel_tokenizer import TokenizedChunk, tokenized_chunks
 from embedx.text.read_ahead import ReadAhead
 from embedx.text.settings import TextSettings
 from embedx.text.sources import Source, total_size
@@ -39,23 +39,25 @@ def read(
     """Read all sources into `writer`; the report of what was counted, be it nothing."""
     n_tokens = 0
     memory = _memory_for_words(settings)
-    words = Tokenizer(settings)
-    note_compiling(words, progress)
+    tokenizer = Tokenizer(settings)
+    note_compiling(tokenizer, progress)
     progress.start("reading", total_size(sources), "B")
     with (
         ReadAhead(sources, settings, threads) as blocks,
-        contextlib.closing(pieces(blocks, sources, settings, threads, words)) as tokenized,
+        contextlib.closing(
+            tokenized_chunks(blocks, sources, settings, threads, tokenizer)
+        ) as chunks,
     ):
-        for piece in tokenized:
-            chunk = piece.chunk
+        for tokenized in chunks:
+            chunk = tokenized.chunk
             if watch is not None:
                 watch(sources[chunk.source], chunk.data, chunk.is_last)
-            writer.write_tokens(piece.tokens)
-            n_words = int(np.count_nonzero(piece.tokens != END_OF_SENTENCE))
+            writer.write_tokens(tokenized.tokens)
+            n_words = int(np.count_nonzero(tokenized.tokens != END_OF_SENTENCE))
             n_tokens += n_words
-            _count(piece, n_words, blocks.reports[chunk.source])
+            _count(tokenized, n_words, blocks.reports[chunk.source])
             progress.update(chunk.stored, tokens=n_tokens)
-            if words.outgrows(memory):
+            if tokenizer.outgrows(memory):
                 if not writer.spill.segments:
                     progress.note(
                         f"the distinct words exceed {amount(memory)} after {n_tokens:,} words of"
@@ -63,9 +65,9 @@ def read(
                         Setting("vocab_memory"),
                         " gives them more",
                     )
-                writer.set_aside(words.emptied())
+                writer.set_aside(tokenizer.emptied())
     progress.finish()
-    writer.write_words(words.words, memory, progress)
+    writer.write_words(tokenizer.words, memory, progress)
     return {"n_tokens": n_tokens, "sources": blocks.reports}
 
 
@@ -76,19 +78,19 @@ def _memory_for_words(settings: TextSettings) -> int:
     return int(1e9 * settings.vocab_memory)
 
 
-def _count(piece: Piece, n_words: int, report: Record) -> None:
-    """Add the tokens of a piece, and its damage, to the report of its source."""
+def _count(tokenized: TokenizedChunk, n_words: int, report: Record) -> None:
+    """Add the tokens of a chunk, and its damage, to the report of its source."""
     report["tokens"] += n_words
-    if piece.bad and not report["bad_utf8"]:
-        report["first_bad_byte"] = piece.first_bad
-    report["bad_utf8"] += piece.bad
-    report["too_long"] += piece.too_long
+    if tokenized.bad and not report["bad_utf8"]:
+        report["first_bad_byte"] = tokenized.first_bad
+    report["bad_utf8"] += tokenized.bad
+    report["too_long"] += tokenized.too_long
 
 
 def note_compiling(tokenizer: Tokenizer, progress: Progress) -> None:
     """Say so where the tokenizer is yet to be compiled, for this version or kind of processor."""
-    # else it is plain Python under NUMBA_DISABLE_JIT
     if not hasattr(scan, "compile"):
+        # NUMBA_DISABLE_JIT leaves it plain Python.
         return
     letters = np.frombuffer(b"\n", np.uint8)
     tokens = np.empty(1, np.int32)

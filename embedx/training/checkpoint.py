@@ -275,10 +275,12 @@ class Checkpoints:
         else:
             self.progress.detail(line)
 
-    def identify(self, identity: Callable[[], Record]) -> None:
-        """Set what the run depends on beside its arguments, as JSON types: its data above all.
-        Called when it is needed. The data are read: now the states of a run that is started again
-        may go.
+    def begin(self, identity: Callable[[], Record]) -> None:
+        """Begin to train, once the data are read: states of an earlier run are deleted, unless this
+        one resumes it.
+
+        identity  returns what the run depends on beside its arguments, as JSON types: its data
+                  above all. It is called where a state is written or read
         """
         self.identity = identity
         if not self.request.resumes:

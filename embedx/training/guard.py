@@ -148,7 +148,7 @@ class Guard:
 
     def _measure_references(self, copy: dict[str, Any]) -> None:
         """Measure the losses to compare with, and bring the run back to its start."""
-        untrained_loss = _if_finite(self.strategy.untrained_loss())
+        untrained_loss = _if_finite(self.strategy.sampled_loss())
         baseline = None
         if untrained_loss is not None:
             baseline = _if_finite(self.strategy.baseline_loss())
@@ -264,7 +264,7 @@ class Guard:
             return False
         if self.untrained_loss is None or self.phase != 0:
             return True
-        loss = self.strategy.untrained_loss()
+        loss = self.strategy.sampled_loss()
         self._restore()
         return loss is None or above(loss, self.untrained_loss) <= SLACK
 

@@ -1,4 +1,4 @@
-"""The life of a run, the same for every task, from resolved settings to a model.
+"""The stages of a run after its settings are resolved, the same for every task.
 
     allocate   parameters and workspaces, which take memory once they are written to; the plan of it
     train      the loop over chunks, or another way to the parameters; a cluster wraps this stage

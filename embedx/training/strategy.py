@@ -86,15 +86,18 @@ class Strategy(abc.ABC):
         """
         return 0
 
-    def untrained_loss(self) -> float | None:
+    def sampled_loss(self) -> float | None:
         """Loss per pair of the present parameters, on a little of the data; None if it is unknown.
 
-        Called after `compile`, in phase 0. The caller restores the state.
+        Called after `compile`, in phase 0. It may change the state, which the caller restores.
         """
         return None
 
     def baseline_loss(self) -> float | None:
-        """The same of parameters that predict how often each class occurs, whatever the input."""
+        """The same of parameters that predict how often each class occurs, whatever the input.
+
+        It overwrites the parameters with these; the caller restores the state.
+        """
         return None
 
     def workspaces(self) -> Any:

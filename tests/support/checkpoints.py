@@ -59,7 +59,7 @@ def state_of(kept):
 def left_behind(output, identity=None, **arguments):
     """A checkpoint of a run that ended."""
     writing = Checkpoints(output, asked(**arguments), False, Silent())
-    writing.identify(lambda: identity or {})
+    writing.begin(lambda: identity or {})
     state, _ = a_state()
     writing.take(state, wait=True)
     checkpoint.locks.unlock(writing.lock)

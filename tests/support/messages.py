@@ -96,6 +96,9 @@ def _entries_of_function(
             entries.append(_error_entry(kinds[name], call, known))
         elif name == "Reason":
             entries.append(_written("reason", {}, _value(call.args[0], known)))
+        elif name == "Bad":
+            why, remedy = (_value(argument, known) for argument in call.args)
+            entries.append(_written("bad record", {}, (why, "; ", remedy)))
         elif name in NOTES and isinstance(call.func, ast.Attribute) and not _is_format(call):
             entries.append(_note_entry(name, call, known))
     return entries

@@ -24,7 +24,10 @@ class Format:
     is_binary     whether it is recognised by its first bytes, before formats of text are
     read_array    the array in such a file, which may hold the labels of other rows too
     advice        what to write so that text is read as this format, for messages
-    example_name  a file name by which a table is recognised
+    example_name  a name that such a table may have, for the message of an unknown format
+    passes_for_text  whether such a file may pass for text by its name and first bytes:
+                     `embedx.text.labelled_starts` then has how it begins, and `embedx train`
+                     refuses it
     """
 
     name: str
@@ -37,3 +40,4 @@ class Format:
     read_array: Callable[[LabelledFile], Any] | None = None
     advice: str = ""
     example_name: str = ""
+    passes_for_text: bool = False

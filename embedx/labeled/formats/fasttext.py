@@ -64,6 +64,7 @@ FASTTEXT = Format(
     name="fastText",
     looks_like="`__label__good a nice film`; features are the counts of the words in the line",
     features="words",
+    passes_for_text=True,
     recognises=recognises,
     read=read,
     is_of_lines=True,

@@ -77,6 +77,7 @@ LIBSVM = Format(
     " only if one is called 0. `#` begins a comment. An XC file that has lost its first line is"
     " read so, which standard error says",
     features="ID:VALUE",
+    passes_for_text=True,
     recognises=recognises,
     read=read,
     is_of_lines=True,

@@ -93,6 +93,7 @@ XC = Format(
     looks_like="Extreme Classification repository, sparse: a first line `ROWS FEATURES LABELS`,"
     " then `3,17 0:0.5 12:1.2`; ids from 0",
     features="ID:VALUE",
+    passes_for_text=True,
     recognises=recognises,
     read=read,
     advice="begin with a header ROWS FEATURES LABELS",
