@@ -1,26 +1,25 @@
-"""The model folder on disk: what training leaves behind, whatever the task.
+"""The model folder on disk, the result of training for every task.
 
     NAME.npy      an array
-    STEM.tsv      name TAB count, one name a line, or names alone; line k describes row k of the
-                  arrays that it belongs to
-    model.json    format number, embedx version, task, lines of the .tsv files, shapes of the
-                  arrays, settings as used, facts of the run, and the CRC-32 of all this, so that
-                  damage is noticed
+    STEM.tsv      name TAB count, or names alone, one per line; line k describes row k of some
+                  arrays
+    model.json    format number, embedx version, task, numbers of lines of the .tsv files, shapes
+                  of the arrays, settings as used, facts of the run, and the CRC-32 of all this
 
-Which arrays and names there are is the task's affair: see `embedx.vectors.model` and
+The arrays and names of a task are declared in `embedx.vectors.model` and
 `embedx.classification.model_folder`.
 
-Everything is plain: arrays are memory-mapped when a model is loaded, and nothing is ever unpickled.
-In a .tsv file a tab, newline, carriage return or backslash within a name is written as `\\t`,
-`\\n`, `\\r` or `\\\\`.
+All formats are plain: arrays are memory-mapped when a model is loaded, and nothing is unpickled. In
+a .tsv file a tab, newline, carriage return or backslash in a name is written as `\\t`, `\\n`, `\\r`
+or `\\\\`.
 
 A folder is written as NAME.partial-XXXXXXXX and renamed, so a model is always complete. Overwriting
-takes two renames: NAME to NAME.replaced-XXXXXXXX, then the new folder to NAME. A process killed
-between the two leaves the old model there, where `read` still finds it by NAME.
+takes two renames: NAME to NAME.replaced-XXXXXXXX, then the new folder to NAME. If a process is
+killed between the two, `read` finds the old model under its new name.
 
 Only models are overwritten: their model.json lists their files (and is deleted last), and other
-files in the folder move to the new one. What a killed process left of either name is deleted when
-NAME is next written, unless another process has locked it (`embedx.runtime.locks`).
+files in the folder move to the new one. Folders of a killed process are deleted when NAME is next
+written, unless another process has locked them (`embedx.runtime.locks`).
 """
 
 import contextlib
@@ -49,20 +48,20 @@ from embedx.storage.schema import FolderSchema, check_can_be_saved, row_blocks
 
 FORMAT = 1
 DESCRIPTION = "model.json"
-# The JSON objects of a description, and what it must have.
+# The JSON objects of a description, and its required keys.
 PARTS = ("names", "arrays", "settings", "facts")
 # By the task of a model, for messages about one of another task.
 COMMANDS_OF_TASK = {"skipgram": "`embedx nn`", "classification": "`embedx predict`"}
 REQUIRED_KEYS = ("format", *PARTS, "task")
 REMEDY = "restore the folder from a copy, or train again"
-# Attempts to read a model that another process replaces.
+# Maximum number of attempts to read a model that other processes replace.
 MAX_TRIES = 20
 
 Content = TypeVar("Content")
-# Counts of all names together, so that sums stay within int64.
+# Maximum sum of the counts of all names, so that sums stay within int64.
 MAX_SUM_OF_COUNTS = 2**62
 MAX_LETTERS_IN_MESSAGE = 200
-# Names of arrays and stems of names: no file outside the folder can be meant.
+# Names of arrays and stems of names, which cannot lead out of the folder.
 PLAIN_NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 ESCAPE = re.compile(r"\\.")
@@ -73,7 +72,7 @@ UNESCAPES = {escape: character for character, escape in ESCAPES.items()}
 class Folder:
     """The content of a model folder.
 
-    names   by the stem of their file; with their counts, int64 (names,), or None
+    names   names with their counts, int64 (names,), or None, by the stem of their file
     arrays  memory-mapped
     """
 
@@ -89,19 +88,17 @@ class Folder:
 
 
 def read(path: str | Path, schema: FolderSchema) -> Folder:
-    """The model in a folder, checked against the schema of its task: all of it as it was at one
-    moment, also where another process replaces it meanwhile.
+    """The model in a folder, checked against the schema of its task. It is consistent even if
+    another process replaces it meanwhile.
 
-    Raises EmbedxError, with the file and a remedy, for what is missing, damaged, too new or of
-    another task.
+    Raises EmbedxError, with the file and a remedy, for a model that is missing, damaged, too new or
+    of another task.
     """
     return _at_one_moment(path, lambda folder: _read(folder, schema))
 
 
 def _at_one_moment(path: str | Path, read_from: Callable[[Path], Content]) -> Content:
-    """What is read from a folder that no other process replaces meanwhile; tried again if one
-    does.
-    """
+    """The result of `read_from`, repeated if another process replaces the folder meanwhile."""
     for _ in range(MAX_TRIES):
         folder = present(Path(path))
         with _held(folder) as is_replaced:
@@ -119,7 +116,7 @@ def _at_one_moment(path: str | Path, read_from: Callable[[Path], Content]) -> Co
 
 @contextlib.contextmanager
 def _held(folder: Path) -> Iterator[Callable[[], bool]]:
-    """A function that tells whether another folder has taken the place of this one."""
+    """A function that returns whether another folder has replaced this one."""
 
     def identity() -> tuple[int, int] | None:
         try:
@@ -128,7 +125,7 @@ def _held(folder: Path) -> Iterator[Callable[[], bool]]:
             return None
         return status.st_dev, status.st_ino
 
-    # an open folder keeps its number, so that no later one can have it
+    # An open folder keeps its inode number, so that no later one can get it.
     handle = None
     if os.name == "posix":
         with contextlib.suppress(OSError, ValueError):
@@ -173,13 +170,13 @@ def facts_of(description: Options) -> Record:
 
 
 def damaged(file: Path, complaint: Text) -> DataError:
-    """The error for a file that is not as it was written."""
+    """The error for a damaged file."""
     return DataError(file, None, complaint, REMEDY)
 
 
 @contextlib.contextmanager
 def reading(file: Path) -> Iterator[None]:
-    """Name the file in errors of reading it."""
+    """Turn errors of reading a file into `DataError` with its name."""
     try:
         # Opening a pipe would wait for a writer.
         if not stat.S_ISREG(file.stat().st_mode):
@@ -193,12 +190,12 @@ def reading(file: Path) -> Iterator[None]:
         problem = f"cannot be read ({error.strerror})"
         raise DataError(file, None, problem, "check its permissions") from error
     except Exception as error:
-        # numpy raises what it likes, given the bytes
+        # numpy may raise any exception for damaged bytes.
         raise damaged(file, f"damaged ({_reason(error)})") from error
 
 
 def _reason(error: Exception) -> str:
-    """What an error says, in one line."""
+    """The message of an error, in one line."""
     text = str(getattr(error, "strerror", None) or error)
     if isinstance(error, KeyError):
         text = f"no {error}"
@@ -207,7 +204,7 @@ def _reason(error: Exception) -> str:
 
 @contextlib.contextmanager
 def blamed_on(file: Path) -> Iterator[None]:
-    """Add the file to the errors of checks that only the task of a saved model can make."""
+    """Add the folder and a remedy to errors of the checks of a task."""
     try:
         yield
     except DataError as error:
@@ -234,7 +231,7 @@ def _task_of_folder(folder: Path) -> str | None:
 
 
 def _exists(file: Path) -> bool:
-    """Whether there is such a file, or one that may not be looked at, which reading it reports."""
+    """Whether a file exists, or cannot be accessed, which reading it will report."""
     try:
         file.stat()
     except PermissionError:
@@ -245,7 +242,7 @@ def _exists(file: Path) -> bool:
 
 
 def read_description(path: Path) -> Record:
-    """The content of model.json, checked as far as it lists the other files."""
+    """The content of model.json, with checks of its list of files."""
     file = path / DESCRIPTION
     with reading(file):
         description = json.loads(file.read_bytes())
@@ -292,20 +289,20 @@ def read_described(path: Path, schema: FolderSchema) -> Record:
 
 
 def checksum_of(description: Options) -> int:
-    """CRC-32 of the content of model.json, but for its checksum."""
+    """CRC-32 of the content of model.json without its checksum."""
     rest = {name: value for name, value in description.items() if name != "checksum"}
     return zlib.crc32(json.dumps(rest, sort_keys=True).encode())
 
 
 def as_text(description: Options) -> str:
-    """A description as model.json has it."""
+    """A description as the text of model.json."""
     content = json.loads(json.dumps(description, default=plain))
     return json_text({**content, "checksum": checksum_of(content)})
 
 
 def json_text(value: Options) -> str:
-    """A value as indented JSON that can be written in UTF-8: a name of a file that is no text gets
-    escapes, which give it back.
+    """A value as indented JSON in valid UTF-8: undecodable file names are written with escapes,
+    from which they can be restored.
     """
     text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
     return atomic.utf8(text).decode()
@@ -332,16 +329,16 @@ def read_array(file: Path, expected: Record) -> ndarray:
         n_bytes = file.stat().st_size - mapped.offset
         if n_bytes != mapped.nbytes:
             raise ValueError(f"{n_bytes:,} bytes of numbers instead of {mapped.nbytes:,}")
-        # the same pages without the memmap class, which slows every small slice
+        # The same pages without the memmap class, which slows down every small slice.
         return np.asarray(mapped)
 
 
 def map_array(file: Path) -> np.memmap[Any, Any]:
     """The array in an .npy file, memory-mapped read-only.
 
-    numpy reads the header as Python source. CPython before 3.13 now and then fails at that in
-    threads that do it at the same time ("AST constructor recursion depth mismatch"), so that here
-    they take turns.
+    numpy parses the header as Python source. In CPython before 3.13 this sometimes fails in
+    concurrent threads ("AST constructor recursion depth mismatch"), so that only one does it at a
+    time.
     """
     with _reading_header:
         return np.lib.format.open_memmap(file, mode="r")
@@ -351,8 +348,8 @@ _reading_header = threading.Lock()
 
 
 def read_names(file: Path, lines: int) -> tuple[list[str], ndarray | None]:
-    """The names in `file`, which must be as many as model.json states, and their counts as int64
-    where the file has them.
+    """The names in `file`, whose number must be that of model.json, and their counts, int64, or
+    None if the file has none.
     """
     with reading(file):
         text = file.read_bytes().decode("utf-8")
@@ -416,13 +413,13 @@ def _check_replaceable(folder: Path, overwrite: bool) -> None:
 
 
 def _try_to_write_beside(place: Path) -> None:
-    """Make a folder with the longest of the names that a model and its checkpoints get until they
-    are complete, and delete it. Raises `OSError` where that cannot be done.
+    """Create and delete a folder with the longest temporary name of a model and its checkpoints.
+    Raises `OSError` if that fails.
     """
     parent = next(folder for folder in place.parents if folder.exists())
     trial = parent / atomic.beside(place, "replaced").name
     trial.mkdir()
-    # another process may have deleted it as left by a killed one
+    # Another process may have taken it for one of a killed run, and deleted it.
     with contextlib.suppress(FileNotFoundError):
         trial.rmdir()
 
@@ -437,13 +434,13 @@ def save(
     facts: Options,
     overwrite: bool = False,
 ) -> Path:
-    """Write a model folder and return its path; at any moment the folder is absent, the old model
-    or the new one, whole.
+    """Write a model folder and return its path. At any moment the folder is absent, the old model
+    or the new one, always complete.
 
-    names     by the stem of their file; beside them counts, int64 (names,), or None
+    names     names with counts, int64 (names,), or None, by the stem of their file
     arrays    by name; rows may be padded views
-    settings  those of the run, as JSON types, of which URLs are written without secrets; `facts`
-              likewise: objective, final loss, seconds
+    settings  of the run, as JSON types; URLs are written without secrets
+    facts     of the run, as JSON types: objective, final loss, seconds
     """
     for stem, (names_in_file, _) in names.items():
         if len(set(names_in_file)) < len(names_in_file):
@@ -478,7 +475,7 @@ def save(
         with atomic.errors_named(folder, "cannot write the model"):
             _, lock = locks.new_locked(make_partial)
             _write_files(partial, description, arrays, names)
-            # Another process may have made the folder meanwhile.
+            # Another process may have created the folder meanwhile.
             check_output(folder, overwrite)
             put_in_place(partial, folder)
     finally:
@@ -528,7 +525,7 @@ def name_lines(names: Sequence[str], counts: ndarray | None) -> Iterator[bytes]:
 
 
 def put_in_place(partial: Path, folder: Path) -> None:
-    """Rename `partial` to `folder`; an old model there is renamed before and deleted after."""
+    """Rename `partial` to `folder`; an old model there is renamed first, and deleted afterwards."""
     old = present(folder)
     replaced = atomic.beside(folder, "replaced")
     lock = locks.lock(old, wait=False)
@@ -549,8 +546,8 @@ def put_in_place(partial: Path, folder: Path) -> None:
 
 
 def discard(old: Path, new: Path) -> None:
-    """Delete a model that `new` replaces; other files in its folder move there, or stay if such a
-    file exists.
+    """Delete a model that `new` replaces. Other files in its folder move to `new`, or stay if a
+    file of that name exists there.
     """
     files = files_of(old)
     with contextlib.suppress(OSError):
@@ -564,7 +561,7 @@ def discard(old: Path, new: Path) -> None:
 
 
 def sweep(folder: Path) -> None:
-    """Delete what killed processes left beside `folder`, which is complete."""
+    """Delete files of killed processes next to `folder`, which is complete."""
     for left in atomic.leftovers(folder, "partial"):
         locks.remove_if_left(left)
     for left in atomic.leftovers(folder, "replaced"):
@@ -575,13 +572,13 @@ def sweep(folder: Path) -> None:
 
 
 def _without_secrets(value: Any) -> Any:
-    """The value of a setting; of a URL without what may be secret."""
+    """The value of a setting, with URLs without secrets."""
     return public_url(value) if isinstance(value, str) else value
 
 
 def present(folder: Path) -> Path:
-    """`folder`, or where its model lies if a process was killed between the two renames of an
-    overwrite.
+    """`folder`, or the renamed folder of its model if a process was killed between the two renames
+    of an overwrite.
     """
     if os.path.exists(folder) or not folder.name:
         return folder
@@ -590,16 +587,14 @@ def present(folder: Path) -> Path:
 
 
 def is_model(folder: Path) -> bool:
-    """Whether `save` wrote it, which its description shows: other programs have a model.json of
-    their own.
+    """Whether `save` wrote the folder, by its description: other programs have files of the same
+    name.
     """
     return bool(files_of(folder))
 
 
 def files_of(folder: Path) -> list[str]:
-    """The files that make up the model in `folder`, its description last; none if that is not one
-    of `save`'s.
-    """
+    """The files of the model in `folder`, the description last; none if `save` did not write it."""
     try:
         description = read_description(folder)
     except EmbedxError:

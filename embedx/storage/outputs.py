@@ -1,5 +1,5 @@
-"""Files that the user asks for: refused before any work if they cannot be written, never written
-over an input, and complete or absent.
+"""Output files: refused before any work if they cannot be written, never overwriting an input, and
+complete or absent.
 """
 
 import contextlib
@@ -16,8 +16,8 @@ Names = Iterable[str | Path]
 
 
 def check_file(file: Path, overwrite: bool, inputs: Names = ()) -> None:
-    """Raise `DataError` if `file` cannot be written, exists and is not to be overwritten, is no
-    file, or is one of the inputs. Called before any work.
+    """Raise `DataError` if `file` cannot be written, exists without `overwrite`, is not a file, or
+    is one of the inputs. Called before any work.
     """
     with atomic.errors_named(file):
         place = atomic.followed(file)
@@ -35,15 +35,15 @@ def check_file(file: Path, overwrite: bool, inputs: Names = ()) -> None:
 
 
 def exists_already(file: Path) -> DataError:
-    """The error for an output that is there, and is not to be overwritten."""
+    """The error for an output that exists, without `overwrite`."""
     remedy = ("add ", Setting("overwrite", True), ", or choose another name")
     return DataError(file, None, "exists already", remedy)
 
 
 def check_not_read(output: Path, inputs: Names) -> None:
-    """Raise `DataError` if to write `output` is to change an input: the same file, by whatever name
-    or link, or a file in a folder among the inputs. Only the files of the model are inputs in a
-    model folder; a model in a folder of inputs is none.
+    """Raise `DataError` if writing `output` would change an input: the same file, by any name or
+    link, or a file in an input folder. In a model folder only the files of the model are inputs; a
+    model in an input folder is not.
     """
     if not os.path.exists(output):
         return
@@ -58,7 +58,7 @@ def check_not_read(output: Path, inputs: Names) -> None:
 
 def _is_part(place: Path, path: Path) -> bool:
     """Whether `place` is the file or folder `path`, or an input in that folder."""
-    # here, because it imports numpy
+    # Imported here, because it imports numpy.
     from embedx.storage.folder import files_of
 
     if os.path.samefile(place, path):
@@ -72,9 +72,7 @@ def _is_part(place: Path, path: Path) -> bool:
 
 
 def _paths_named(name: str) -> list[str]:
-    """The files and folders that a name may mean, which may also be a pattern, ARCHIVE:MEMBER or
-    DATA@SPLIT.
-    """
+    """The files and folders of a name, which may be a pattern, ARCHIVE:MEMBER or DATA@SPLIT."""
     if os.path.exists(name):
         return [name]
     shorter = {name.rpartition(":")[0], name.partition("@")[0], name.rpartition("@")[0]}
@@ -86,7 +84,7 @@ def _paths_named(name: str) -> list[str]:
 def writing(file: Path, overwrite: bool, inputs: Names = ()) -> Iterator[IO[bytes]]:
     """A stream to `file`, which appears when the block ends.
 
-    Raises as `check_file`, and `DataError` if it cannot be written.
+    Raises the errors of `check_file`, and `DataError` if it cannot be written.
     """
     check_file(file, overwrite, inputs)
     with atomic.errors_named(file), atomic.replacing(atomic.followed(file)) as out:

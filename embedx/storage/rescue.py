@@ -1,4 +1,4 @@
-"""Saving a finished model: where it was asked for, or else wherever it can be written."""
+"""Saving a finished model: in its output folder or, if that fails, anywhere it can be written."""
 
 import contextlib
 import os
@@ -9,12 +9,12 @@ from pathlib import Path
 
 from embedx.errors import DataError, EmbedxError, Text, in_python, spelled
 
-# Bytes of a name that every file system takes, also when `.replaced-XXXXXXXX` is added.
+# Maximum bytes of a name for every file system, with `.replaced-XXXXXXXX` added.
 MAX_NAME = 120
 
 
 class RescuedError(EmbedxError):
-    """A model that could not be saved where it was to be.
+    """A model could not be saved in its output folder.
 
     problem  why
     remedy   where it is instead, or what to do
@@ -32,8 +32,8 @@ def save_or_rescue(
 ) -> Path:
     """Save a model to `folder` by `save`, and return its path.
 
-    Raises `EmbedxError` if that fails, for whatever reason. The model is then in another folder,
-    which the error names; where none takes it, the error says which were tried and `how_to_resume`
+    Raises `EmbedxError` if that fails for any reason. The model is then saved in another folder,
+    named by the error; if that fails, too, the error lists the folders tried and `how_to_resume`
     the run.
     """
     try:
@@ -67,7 +67,7 @@ def _saved_within(save: Callable[[Path], Path], place: Path, name: str) -> Path 
 
 
 def _reason(error: Exception) -> tuple[Text, Text]:
-    """What went wrong, and its remedy, "" if there is none."""
+    """(problem, remedy) of an error; the remedy is "" if there is none."""
     if isinstance(error, DataError):
         return DataError(error.file, error.line, error.problem).parts, error.remedy
     if isinstance(error, EmbedxError):

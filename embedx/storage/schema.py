@@ -1,8 +1,8 @@
-"""What the folder of a task holds: declared once, and checked whenever a model is read (see
-`folder`).
+"""Schemas of model folders: the contents for a task, declared once and checked whenever a model is
+read (see `folder`).
 
-Sizes have names, and a name means the same size everywhere in a schema: so arrays and names are
-checked against each other, and indices and offsets against the size of what they refer to.
+Sizes have names, and a name means the same size everywhere in a schema. So arrays and names are
+checked against each other, and indices and offsets against the size that they refer to.
 """
 
 import math
@@ -17,16 +17,16 @@ from numpy import ndarray
 from embedx import checks
 from embedx.errors import DataError
 
-# Numbers that are looked at together: 16 MB, so that no table is ever doubled in memory.
+# Numbers checked at a time: 16 MB, so that no table is ever doubled in memory.
 BLOCK_FLOATS = 1 << 22
 AXES = ("rows", "columns")
 
 
 def check_can_be_saved(names: Sequence[str], argument: str) -> None:
-    """Raise `DataError` for a name with half of a surrogate pair, which UTF-8 cannot hold: Python
-    makes such strings of damaged JSON and of file names.
+    """Raise `DataError` for a name with an unpaired surrogate, which UTF-8 cannot encode. Python
+    reads such strings from damaged JSON and file names.
 
-    argument  where the names come from, for the message
+    argument  the source of the names, for the message
     """
     try:
         "".join(names).encode()
@@ -41,7 +41,7 @@ def check_can_be_saved(names: Sequence[str], argument: str) -> None:
 
 
 def is_utf8(text: str) -> bool:
-    """Whether UTF-8 can hold the text: not so for half of a surrogate pair."""
+    """Whether UTF-8 can encode the text, which has no unpaired surrogates then."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -50,19 +50,17 @@ def is_utf8(text: str) -> bool:
 
 
 def as_utf8(text: str) -> str:
-    """The text as UTF-8 can hold it: the halves of a surrogate pair joined where they follow each
-    other, and U+FFFD for one alone.
-    """
+    """The text with consecutive surrogates joined to a character, and U+FFFD for unpaired ones."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 class Names(NamedTuple):
     """The names in a file STEM.tsv."""
 
-    # the name of their number
+    # The name of their number.
     size: str
     required: bool = True
-    # counts are required beside them
+    # Whether counts are required.
     counted: bool = False
 
 
@@ -70,8 +68,8 @@ class Array(NamedTuple):
     """An array in a file NAME.npy.
 
     shape         names of sizes
-    indexes       the name of the size below which all of its numbers are
-    offsets_into  the name of the size that its numbers, as offsets, divide
+    indexes       name of the size that its numbers, indices, are below
+    offsets_into  name of the size that its numbers, offsets, divide
     """
 
     shape: tuple[str, ...]
@@ -82,7 +80,7 @@ class Array(NamedTuple):
     offsets_into: str = ""
 
     def wrong_content(self, array: ndarray, sizes: Mapping[str, int]) -> str:
-        """What is wrong with the numbers in an array of this shape and type; "" if nothing is."""
+        """The problem with the numbers of an array of this shape and type; "" if there is none."""
         problem = ""
         if self.indexes in sizes:
             problem = checks.wrong_indices(array, sizes[self.indexes])
@@ -95,7 +93,7 @@ class Array(NamedTuple):
         return problem
 
     def wrong_form(self, array: ndarray) -> str:
-        """What is wrong with an array's type or number of axes; "" if nothing is."""
+        """The problem with an array's type or number of axes; "" if there is none."""
         dtype = str(array.dtype)
         if array.ndim == len(self.shape) and dtype in self.dtypes:
             return ""
@@ -104,8 +102,8 @@ class Array(NamedTuple):
 
 
 class Value(NamedTuple):
-    """A setting or fact of model.json that readers of the model rely on; it may be null or absent
-    unless it is required.
+    """A setting or fact of model.json that code relies on; it may be null or absent unless it is
+    required.
 
     kind     bool, int, float, str, list or dict
     items    the type of the items of a list
@@ -120,7 +118,7 @@ class Value(NamedTuple):
     choices: tuple[str, ...] = ()
 
     def wrong(self, value: object) -> str:
-        """What is wrong with a value; "" if nothing is."""
+        """The problem with a value; "" if there is none."""
         if value is None:
             return "missing" if self.required else ""
         types, wanted = KINDS[self.kind]
@@ -145,7 +143,7 @@ KINDS: Mapping[type, tuple[Any, str]] = {
     list: (list, "a list"),
     dict: (dict, "an object"),
 }
-# Letters of a value in a message.
+# Maximum length of a value in a message.
 MAX_LETTERS = 40
 # Facts of a run that pages, `embedx info` and reports show.
 FACTS_OF_RUN = {
@@ -163,9 +161,9 @@ FACTS_OF_RUN = {
 
 
 def wrong_value(declared: Mapping[str, Value], values: Mapping[str, Any], what: str) -> str:
-    """The first value that is not as it is declared, for a message; "" if there is none.
+    """The first value that violates its declaration, for a message; "" if there is none.
 
-    what  the values are, in the message
+    what  the kind of the values, for the message
     """
     for name, value in declared.items():
         problem = value.wrong(values.get(name))
@@ -176,12 +174,12 @@ def wrong_value(declared: Mapping[str, Value], values: Mapping[str, Any], what: 
 
 @dataclass(frozen=True)
 class FolderSchema:
-    """What must be in a folder; there may be further arrays, names, settings and facts.
+    """The required contents of a folder; there may be further arrays, names, settings and facts.
 
-    source  what writes such folders, for messages
+    source  the command that writes such folders, for messages
     names   by the stem of their file
     arrays  by name
-    sizes   by the name of a size, the fact that states it
+    sizes   the fact that states a size, by the name of the size
     """
 
     task: str
@@ -193,7 +191,7 @@ class FolderSchema:
     sizes: Mapping[str, str] = field(default_factory=dict)
 
     def wrong_values(self, description: Mapping[str, Any]) -> str:
-        """The first setting or fact that is not as it is declared, for a message; "" if there is
+        """The first setting or fact that violates its declaration, for a message; "" if there is
         none.
         """
         problem = wrong_value(self.settings, description["settings"], "settings")
@@ -240,10 +238,10 @@ class FolderSchema:
 
 
 class _Sizes:
-    """The sizes of a folder, each as it was stated first.
+    """The sizes of a folder, as first stated.
 
-    known    by name
-    sources  by name, the statement for messages
+    known    sizes by name
+    sources  where each was stated, for messages
     """
 
     def __init__(self) -> None:
@@ -251,7 +249,7 @@ class _Sizes:
         self.sources: dict[str, str] = {}
 
     def state(self, size: str, n: int, source: str) -> str:
-        """State a size; the earlier statement if it contradicts that, else ""."""
+        """Record a size; return the earlier statement if it contradicts this one, else ""."""
         if size not in self.known:
             self.known[size] = n
             self.sources[size] = source

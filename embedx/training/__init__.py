@@ -1,1 +1,1 @@
-"""What every run needs, whatever it trains: threads, schedule, checkpoints, divergence guard."""
+"""The training loop of every task: threads, schedule, checkpoints, divergence guard."""

@@ -3,12 +3,12 @@ it.
 
     OUTPUT.checkpoint/
         run.json             the command and its arguments
-        state-00000001.npz   the run's state (`embedx.training.state`): its arrays, and as "tree"
-                             what they are part of, in JSON
+        state-00000001.npz   the run's state (`embedx.training.state`): its arrays, and "tree", JSON
+                             of the values that they are part of
 
-The last two states are kept, so that a damaged one costs an interval and not the run; the folder is
-deleted when the model is saved. A state is written from a copy in memory while training continues;
-training waits where a copy does not fit.
+The last two states are kept, so that a damaged one costs only an interval; the folder is deleted
+when the model is saved. A state is written from a copy in memory while training continues; if the
+copy does not fit, training waits.
 """
 
 import contextlib
@@ -45,7 +45,7 @@ OURS = re.compile(r"state-\d{8}\.(npz|partial)|run\.(json|partial)")
 KEPT_STATES = 2
 DAMAGED = (OSError, ValueError, KeyError, IndexError, TypeError, EOFError, zipfile.BadZipFile)
 START_AGAIN = ("start again with ", Setting("overwrite", True))
-# In JSON, the key of the number of an array.
+# The key of an array's number in JSON.
 ARRAY = "__array__"
 
 
@@ -53,11 +53,11 @@ ARRAY = "__array__"
 class Command:
     """A command: enough to run it again.
 
-    arguments  as JSON types, with the settings that were given as "typed"
+    arguments  as JSON types; "typed" has the given settings
     every      seconds between two checkpoints
-    resumes    from a checkpoint, if there is one
-    free       names of arguments and settings that change no result
-    packages   facts that name the other packages which it needs (`embedx.objectives.packages`)
+    resumes    whether to resume from a checkpoint, if there is one
+    free       names of arguments and settings that do not change the result
+    packages   facts that name the other packages it needs (`embedx.objectives.packages`)
     """
 
     command: str
@@ -69,7 +69,7 @@ class Command:
 
 
 class Requested(NamedTuple):
-    """A command that was started, as its checkpoints keep it."""
+    """A command that was started, from its checkpoints."""
 
     command: str
     arguments: Record
@@ -99,10 +99,9 @@ def check_not_in_use(output: Path) -> None:
 
 @contextlib.contextmanager
 def reserved(output: Path) -> "Iterator[locks.Lock | None]":
-    """A lock on what a run writes, from its start to its end. Raises `DataError` if another run has
-    it.
+    """A lock on the output of a run for its duration. Raises `DataError` if another run has it.
 
-    It is the folder of the run's checkpoints that is locked, and deleted if it is empty at the end.
+    Locks the folder of checkpoints, and deletes it if it is empty at the end.
     """
     folder = folder_of(output)
     new_folders = [folder, *(parent for parent in folder.parents if not parent.exists())]
@@ -118,7 +117,7 @@ def reserved(output: Path) -> "Iterator[locks.Lock | None]":
     finally:
         if locks.is_of(held, folder):
             for path in new_folders:
-                # One that is not empty stays.
+                # A folder that is not empty is kept.
                 with contextlib.suppress(OSError):
                     path.rmdir()
         locks.unlock(held)
@@ -130,14 +129,14 @@ def _in_use(output: Path) -> DataError:
 
 
 def output_of(named: Path) -> Path:
-    """The output of a run by its name or by that of the folder of its checkpoints."""
+    """The output of a run, by its name or that of its folder of checkpoints."""
     if not named.name.endswith(SUFFIX):
         return named
     return named.with_name(named.name.removesuffix(SUFFIX))
 
 
 def requested(output: Path) -> Requested:
-    """The run whose checkpoints lie beside `output`. `EmbedxError` if none do."""
+    """The run whose checkpoints are next to `output`. Raises `EmbedxError` if there are none."""
     file = folder_of(output) / RUN
     try:
         run = _as_named_here(json.loads(file.read_bytes()))
@@ -164,8 +163,8 @@ def requested(output: Path) -> Requested:
 
 
 def _as_named_here(value: Any) -> Any:
-    """JSON whose strings are names as the locale of this process spells their bytes, which may not
-    be the locale of the process that wrote them. A string that cannot be one stays as it is.
+    """JSON with its strings, names of files, decoded by the locale of this process, which may
+    differ from that of the process that wrote them. Strings that cannot be decoded are kept.
     """
     if isinstance(value, dict):
         return {key: _as_named_here(item) for key, item in value.items()}
@@ -178,7 +177,7 @@ def _as_named_here(value: Any) -> Any:
 
 
 def damaged(file: Path, problem: str) -> DataError:
-    """The error for a description of a run that is not as it was written."""
+    """The error for a damaged description of a run."""
     remedy = ("start the run again with its command and ", Setting("overwrite", True))
     return DataError(file, None, f"damaged ({problem})", remedy)
 
@@ -196,12 +195,12 @@ def check_trusted(file: Path) -> None:
 
 
 class Checkpoints:
-    """The checkpoints of one run: those that it finds, and those that it writes.
+    """The checkpoints of a run: existing ones, and those that it writes.
 
-    Raises `EmbedxError` where there are some of another run, or of this one and it does not resume.
+    Raises `EmbedxError` if there are checkpoints of another run, or of this one without `resumes`.
 
-    identity   what the run depends on beside its arguments
-    began      when the interval to the next checkpoint began
+    identity   what the run depends on in addition to its arguments
+    began      start of the interval to the next checkpoint
     writing    the thread that writes a checkpoint
     resumable  the states to resume from, the newest first
     """
@@ -220,11 +219,11 @@ class Checkpoints:
             self._look_for_states(overwrite)
 
     def _look_for_states(self, overwrite: bool) -> None:
-        """Find the states to resume from. Raises `EmbedxError` where the folder may not be used."""
+        """Find the states to resume from. Raises `EmbedxError` if the folder must not be used."""
         check_not_in_use(self.output)
         with atomic.errors_named(self.folder):
             names = {file.name for file in self.folder.iterdir()}
-        # A run that was killed early leaves nothing but PARTIAL_RUN.
+        # A run that is killed early leaves only PARTIAL_RUN.
         if RUN not in names and names - {PARTIAL_RUN}:
             remedy = ("choose another ", Setting("output"))
             raise DataError(self.folder, None, "not a folder of checkpoints", remedy)
@@ -262,8 +261,8 @@ class Checkpoints:
         return bool(self.resumable)
 
     def check_disk(self, model: float, state: float) -> None:
-        """Print what the run will write, if that does not fit or with details. `EmbedxError` if the
-        model alone does not.
+        """Report the size of the output, as a warning if it does not fit, else as a detail. Raises
+        `EmbedxError` if the model alone does not fit.
         """
         n_states = 0
         if math.isfinite(self.request.every):
@@ -276,11 +275,11 @@ class Checkpoints:
             self.progress.detail(line)
 
     def begin(self, identity: Callable[[], Record]) -> None:
-        """Begin to train, once the data are read: states of an earlier run are deleted, unless this
+        """Start training, once the data are read: delete states of an earlier run, unless this
         one resumes it.
 
-        identity  returns what the run depends on beside its arguments, as JSON types: its data
-                  above all. It is called where a state is written or read
+        identity  returns what the run depends on in addition to its arguments, mainly its data,
+                  as JSON types. It is called when a state is written or read
         """
         self.identity = identity
         if not self.request.resumes:
@@ -289,9 +288,9 @@ class Checkpoints:
     # ---- reading
 
     def restore(self, state: TrainState) -> None:
-        """Make the state what it was when the last checkpoint was written.
+        """Restore the state of the last checkpoint.
 
-        Raises `EmbedxError` if that was on other data, or none can be read.
+        Raises `EmbedxError` if it belongs to other data, or if none can be read.
         """
         damaged_file: Path | None = None
         why = "no checkpoint to resume from"
@@ -309,7 +308,7 @@ class Checkpoints:
         raise DataError(damaged_file or self.folder, None, why, START_AGAIN)
 
     def _restore_from(self, file: Path, tree: Record, state: TrainState) -> None:
-        """Make the state what a checkpoint says. Raises `DataError` if that is of other data."""
+        """Restore the state of a checkpoint. Raises `DataError` if it belongs to other data."""
         identity = plain(self.identity())
         changed = [name for name, value in identity.items() if tree["identity"].get(name) != value]
         if changed:
@@ -323,10 +322,8 @@ class Checkpoints:
         self.progress.note(f"resumed from {file}, of {tree['at']}")
 
     def roll_back(self, state: TrainState, good_step: int) -> bool:
-        """Make the state what it was at the last checkpoint of no more than `good_step` chunks, or
-        else at the last of all.
-
-        False if none can be read.
+        """Restore the state of the last checkpoint of at most `good_step` chunks, or of the last
+        one if there is none. Returns False if none can be read.
         """
         self.finish()
         values = self._last_values(state, good_step)
@@ -335,8 +332,8 @@ class Checkpoints:
         return values is not None
 
     def _last_values(self, state: TrainState, good_step: int) -> Record | None:
-        """The values of the last checkpoint of no more than `good_step` chunks, or else of the last
-        of all; None if none can be read.
+        """The values of the last checkpoint of at most `good_step` chunks, or of the last one if
+        there is none; None if none can be read.
         """
         newest: Record | None = None
         for file in self.states():
@@ -348,7 +345,7 @@ class Checkpoints:
         return newest
 
     def _read(self, file: Path, state: TrainState) -> Record:
-        """What `_write` wrote. Raises one of DAMAGED."""
+        """Read a state that `_write` wrote. Raises one of DAMAGED."""
         with file.open("rb") as opened, np.load(opened, allow_pickle=False) as stored:
 
             def with_array(value: Record) -> Any:
@@ -365,14 +362,14 @@ class Checkpoints:
     # ---- writing
 
     def is_due(self) -> bool:
-        """Whether the interval has passed since the last one was begun, and that one is written."""
+        """Whether the interval has passed since the last checkpoint, which is completely written."""
         if self.writing is not None and self.writing.is_alive():
             return False
         return time.monotonic() - self.began >= self.request.every
 
     def take(self, state: TrainState, wait: bool = False) -> None:
-        """Write the state; called while nothing changes it. With `wait`, return when it
-        is on disk.
+        """Write the state; called while nothing changes it. With `wait`, return once it is on
+        disk.
         """
         self.began = time.monotonic()
         self.finish()
@@ -381,11 +378,11 @@ class Checkpoints:
             self._write(live)
             return
         snapshot = state.snapshot()
-        # a thread whose start is interrupted could not be waited for
+        # If the start of a thread were interrupted, it could not be waited for.
         to_the_end(lambda: self._write_beside(snapshot), then_raise=True)
 
     def _write_beside(self, values: Options) -> None:
-        """Begin to write a snapshot while training continues."""
+        """Start writing a snapshot in a thread."""
         self.writing = threading.Thread(target=self._write, args=(values,), name="checkpoint")
         self.writing.start()
 
@@ -430,7 +427,7 @@ class Checkpoints:
         return self.folder / f"state-{number:08}.npz"
 
     def _make_folder(self) -> None:
-        """The folder with its description, if they are not there yet."""
+        """Create the folder with its description, if they do not exist yet."""
         if (self.folder / RUN).exists():
             return
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -448,8 +445,8 @@ class Checkpoints:
 
     @contextlib.contextmanager
     def at_work(self) -> Iterator[None]:
-        """Have the output locked while the run is at work, and delete the checkpoints of one that
-        diverges, because it would do so again. Raises `DataError` if another run has the lock.
+        """Lock the output during the run, and delete the checkpoints if it diverges, because it
+        would diverge again. Raises `DataError` if another run has the lock.
         """
         with reserved(self.output) as self.lock:
             try:
@@ -462,8 +459,8 @@ class Checkpoints:
                 self.lock = None
 
     def close(self, output: Path, is_over: bool) -> None:
-        """The model is saved: delete the checkpoints if the run `is_over`, else say how to resume
-        it.
+        """Called once the model is saved: delete the checkpoints if the run `is_over`, else report
+        how to resume it.
         """
         if is_over:
             self.remove()
@@ -483,7 +480,7 @@ class Checkpoints:
         )
 
     def _how_to_free_space(self) -> str:
-        """The command that deletes all states but the last; "" if there is one alone."""
+        """The command that deletes all states except the last; "" if there is only one."""
         older = self.states()[1:]
         if not older:
             return ""
@@ -491,12 +488,12 @@ class Checkpoints:
         return f"{shell.command_line(['rm', *map(str, older)])} frees {size}; "
 
     def finish(self) -> None:
-        """Wait until what is being written is on disk."""
+        """Wait until a checkpoint that is being written is on disk."""
         if self.writing is not None:
             self.writing.join()
 
     def _delete_files(self) -> None:
-        """Delete the states, and last the file that says whose they are."""
+        """Delete the states, then the description of their run."""
         self.finish()
         self.resumable = []
         if not self.folder.is_dir():
@@ -535,8 +532,8 @@ def checksum(array: np.ndarray) -> int:
 
 
 def typed(value: Any, like: Any) -> Any:
-    """A value from JSON, which has lists alone, with tuples where there are some in `like`, the
-    value that it replaces.
+    """A value from JSON, which has lists only, with tuples where `like`, the value that it
+    replaces, has tuples.
     """
     if isinstance(like, tuple):
         parts = [typed(part, like_part) for part, like_part in zip(value, like, strict=True)]
@@ -548,5 +545,5 @@ def typed(value: Any, like: Any) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON gives it back."""
+    """A value after a round trip through JSON."""
     return json.loads(json.dumps(value, default=folders.plain))

@@ -1,23 +1,22 @@
-"""The divergence guard: detects that a run diverges, and rolls it back to where it was good.
+"""The divergence guard: detects that a run diverges, and rolls it back to its last good state.
 
-A run is checked after each twentieth of it, and before the end of an epoch. What is judged is the
-loss since the last check: the mean per pair of eight parts of that interval, and the median of
-these, because where candidates are drawn a single pair can weigh as much as all others. It is
-compared with
+A run is checked at each twentieth of it, and before the end of an epoch, by its loss since the last
+check: the median of the mean losses per pair of eight parts of that interval. (With drawn
+candidates a single pair can weigh as much as all others, hence the median.) It is compared with
 
-    untrained loss  the loss of the parameters that the run began with, on a little of the data
+    untrained loss  the loss of the initial parameters, on a little of the data
     best            the lowest loss so far, of an interval or before training
-    baseline        the loss of a model that knows only how often each class occurs
+    baseline        the loss of a model that predicts the frequencies of classes
 
-Losses may start anywhere, and with too high a rate they explode before there is a first loss of
-training: hence the untrained loss. Parameters are checked as well. A run is good where its loss is
-not above that; a copy of its state is kept there. When it diverges it is rolled back to that copy,
-or to a checkpoint where memory is short, and continues at a tenth of the learning rate; if that
-does not help at a hundredth of that, and then once more. A run that was rolled back must beat the
-baseline in the end.
+Losses may start at any level, and with too high a rate they explode before the first check: hence
+the untrained loss. Parameters are checked as well. A state is good if its loss is not above the
+untrained loss and the best; a copy of the last good state is kept. A run that diverges is rolled
+back to it, or to a checkpoint if memory is short, and continues at a tenth of the learning rate; if
+it diverges again, at a hundredth of that, and then once more. A run that was rolled back must beat
+the baseline in the end.
 
-Losses of different phases (`Strategy.phase`) are not quite of the same kind: the best is counted
-again in each, from its first interval on, and the baseline need not be beaten to the last digit.
+Losses of different phases (`Strategy.phase`) are not quite comparable: the best starts again in
+each phase, from its first interval on, and the baseline may be missed by a little.
 """
 
 import math
@@ -36,24 +35,23 @@ from embedx.training.strategy import Strategy, Tally
 
 CHECKS_OF_RUN = 20
 PARTS_OF_INTERVAL = 8
-# What the rate is divided by, one time after the other: 100,000 in all, by steps that do not lose
-# much where it was ten times too high.
+# Divisors of the learning rate at successive rollbacks: 100,000 in all; the first is small for
+# rates that are ten times too high.
 DIVISORS = (10, 100, 100)
-# How far a loss may be above another, in units of that and at least of one nat (measured:
-# docs/constants.md). Above the best or the untrained loss, once:
+# Maximum excess of a loss over another, in units of that loss and at least of one nat (measured:
+# docs/constants.md). Over the best or the untrained loss, at one check:
 FAR = 100.0
-# Above the untrained loss, once, by the mean over all pairs of an interval:
+# Over the untrained loss, at one check, for the mean over all pairs of an interval:
 VERY_FAR = 1000.0
-# Above the untrained loss, for LASTING of the run and at MIN_HIGH checks:
+# Over the untrained loss, for a share LASTING of the run and at MIN_HIGH checks:
 HIGH = 10.0
 LASTING = 3 / CHECKS_OF_RUN
 MIN_HIGH = 3
-# Above the baseline at the end, in a later phase of a run that was rolled back, or on held-out
-# text:
+# Over the baseline at the end, in a later phase of a run that was rolled back, or on held-out text:
 SLACK = 0.5
-# Above the untrained loss, where the run is still worth rolling back to:
+# Over the untrained loss, for a state that is worth rolling back to:
 GOOD = 0.1
-# The square of a larger one comes near the limit of float32.
+# The square of a larger parameter comes near the limit of float32.
 MAX_PARAMETER = 1e15
 IN_STATE = (
     "since",
@@ -74,22 +72,21 @@ IN_STATE = (
 
 @dataclass
 class Guard:
-    """What the guard knows of a run. What is in its `state` is rolled back with the run, but for
-    `lowered`.
+    """The guard of a run. Its `state` is rolled back with the run, except for `lowered`.
 
-    keeps_copy      of the state, in memory
+    keeps_copy      whether a copy of the state is kept in memory
     since           share of the run done at the last check
     due             share of the run done at the next check
-    parts           of the interval since the last check
+    parts           tallies of the parts of the interval since the last check
     untrained_loss  None if it was not measured before training
-    best            of the phase
-    high            shares of the run done when intervals of a high loss began
-    step            the number of chunks that had been trained at the last check
-    good_step       the same when the run was good last, as the interval after that has shown; 0 if
-                    that was at its start
-    is_good         whether the last interval was
-    lowered         what the rate was multiplied by after each rollback
-    copy            of the state where it was good, or which this run resumes
+    best            best loss of the phase
+    high            shares of the run done at the starts of intervals of high loss
+    step            number of chunks trained at the last check
+    good_step       number of chunks trained at the last good state, as the interval after it has
+                    shown; 0 if that was the start
+    is_good         whether the last interval was good
+    lowered         factor of the learning rate after each rollback
+    copy            of the last good state, or of the state that this run resumes
     """
 
     is_on: bool = True
@@ -111,11 +108,11 @@ class Guard:
 
     @property
     def factor(self) -> float:
-        """What learning rates are multiplied by."""
+        """The current factor of learning rates."""
         return self.lowered[-1] if self.lowered else 1.0
 
     def state(self) -> TrainState:
-        """What is saved with the run."""
+        """The state of the guard, which is saved with the run."""
         state = TrainState()
         for name in IN_STATE:
             state.add_attribute(f"guard.{name}", self, name)
@@ -124,9 +121,7 @@ class Guard:
     # ---- before training
 
     def begin(self, strategy: Strategy, state: TrainState, checkpoints: Checkpoints | None) -> None:
-        """Make a copy of the state and measure the losses to compare with; a run that is resumed
-        has done so already.
-        """
+        """Copy the state, and measure the losses to compare with; a resumed run has them already."""
         self.strategy = strategy
         self.state_of_run = state
         self.checkpoints = checkpoints
@@ -147,7 +142,7 @@ class Guard:
             self._measure_references(self.copy)
 
     def _measure_references(self, copy: dict[str, Any]) -> None:
-        """Measure the losses to compare with, and bring the run back to its start."""
+        """Measure the losses to compare with, then restore the initial state."""
         untrained_loss = _if_finite(self.strategy.sampled_loss())
         baseline = None
         if untrained_loss is not None:
@@ -159,19 +154,19 @@ class Guard:
         for name in ("untrained_loss", "baseline", "best"):
             copy[f"guard.{name}"] = getattr(self, name)
 
-    # ---- while it trains
+    # ---- during training
 
     def add(self, share: float, done: Tally) -> None:
-        """Count a chunk that was begun when that share of the run was done."""
+        """Add a chunk that was started at this share of the run."""
         part = int(PARTS_OF_INTERVAL * (share - self.since) / (self.due - self.since))
         self.parts[min(max(part, 0), PARTS_OF_INTERVAL - 1)] += done
 
     def is_due(self, share: float, phase: int) -> bool:
-        """Whether the run is to be checked before it continues."""
+        """Whether a check is due."""
         return self.is_on and (share >= self.due or phase != self.phase)
 
     def check(self, share: float, step: int, phase: int, is_over: bool) -> Reason | None:
-        """What is wrong with the run, if anything is; keeps a copy of its state if it is good."""
+        """Why the run diverges; None if it does not. Copies its state if it is good."""
         if not self.is_on:
             return None
         if _has_exploded(self.state_of_run):
@@ -187,8 +182,8 @@ class Guard:
             self.best = min(self.best, loss)
             is_good = self._is_good_loss(loss)
         self._begin_interval(share)
-        # A loss is of parameters before the step that it leads to: an interval shows that the check
-        # before was good, not this.
+        # A loss is that of the parameters before a step: an interval shows whether the state at the
+        # previous check was good, not at this one.
         was_good = self.is_good
         self.is_good = is_good and phase == self.phase
         if is_good:
@@ -198,7 +193,7 @@ class Guard:
             self.phase = phase
             self.best = math.inf
         if self.is_good and was_good and self.keeps_copy and not is_over:
-            # frees its memory for the next
+            # Free its memory for the next copy.
             self.copy = None
             self.copy = self.state_of_run.snapshot()
         return None
@@ -209,7 +204,7 @@ class Guard:
         return loss - self.best <= self._unit(self.best) and above(loss, untrained_loss) <= GOOD
 
     def _begin_interval(self, share: float) -> None:
-        """Begin the interval to the next check when this share of the run is done."""
+        """Start the interval to the next check, at this share of the run."""
         self.since = share
         self.due = (math.floor(CHECKS_OF_RUN * share) + 1) / CHECKS_OF_RUN
         if self.due <= share:
@@ -217,7 +212,7 @@ class Guard:
         self.parts = [Tally()] * PARTS_OF_INTERVAL
 
     def _judge(self, loss: float, mean: float, share: float, is_over: bool) -> Reason | None:
-        """What is wrong with the loss of an interval, and with the mean over all its pairs."""
+        """Why the loss of an interval, or the mean over all its pairs, shows divergence; or None."""
         untrained_loss = self.untrained_loss
         best = min(self.best, loss)
         if not math.isfinite(loss):
@@ -242,14 +237,14 @@ class Guard:
         return None
 
     def _unit(self, best: float) -> float:
-        """What a loss above the best is measured in."""
+        """The unit of the excess of a loss over the best."""
         return max(abs(best), abs(self.untrained_loss or 0) / 10, 1.0)
 
-    # ---- when it diverges
+    # ---- rollbacks
 
     def roll_back(self) -> bool:
-        """Bring the run back to where it was good, at a lower rate; False if that is not known, or
-        it was done too often.
+        """Restore the last good state, and lower the rate; return False if there is no good state,
+        or there were too many rollbacks.
         """
         if not self.is_on or len(self.lowered) >= len(DIVISORS) or not self._restore():
             return False
@@ -269,13 +264,11 @@ class Guard:
         return loss is None or above(loss, self.untrained_loss) <= SLACK
 
     def _restore(self) -> bool:
-        """Bring the run back to where it was good; False if there is neither a copy nor a
-        checkpoint.
-        """
+        """Restore the last good state; return False if there is neither a copy nor a checkpoint."""
         return to_the_end(self._restore_values, then_raise=True)
 
     def _restore_values(self) -> bool:
-        """As `_restore`. Time and learning rates are not rolled back."""
+        """`_restore`; time and learning rates are not rolled back."""
         lowered = self.lowered
         clock = self.state_of_run.values["trainer.seconds"]
         seconds = clock.read()
@@ -296,7 +289,7 @@ def _increase(before: float, after: float) -> Reason:
 
 
 def above(loss: float, other: float) -> float:
-    """How far a loss is above another, in units of that and at least of a nat."""
+    """The excess of a loss over another, in units of the latter and at least of a nat."""
     return (loss - other) / max(abs(other), 1.0)
 
 

@@ -1,10 +1,10 @@
 """The stages of a run after its settings are resolved, the same for every task.
 
-    allocate   parameters and workspaces, which take memory once they are written to; the plan of it
-    train      the loop over chunks, or another way to the parameters; a cluster wraps this stage
-    finish     the model, with what held-out data teach
+    allocate   parameters and workspaces, which take memory once they are written to; the memory plan
+    train      the loop over chunks, or another training method; a cluster wraps this stage
+    finish     the model, with calibration by held-out data
 
-`embedx.tasks` has the stages before: a request is made, data are read, settings are resolved.
+`embedx.tasks` has the earlier stages: request, read, resolve.
 """
 
 from collections.abc import Mapping
@@ -23,8 +23,8 @@ Trained = TypeVar("Trained", covariant=True)
 class Size(NamedTuple):
     """The size of the parameters.
 
-    parameters  in words, such as "10,000 words × 100 numbers"
-    remedy      what makes them smaller
+    parameters  such as "10,000 words × 100 numbers"
+    remedy      how to make them smaller
     """
 
     parameters: Text
@@ -47,7 +47,7 @@ class TrainableRun(Protocol[Trained]):
 
     @property
     def origins(self) -> Mapping[str, str]:
-        """Why settings were chosen, by name."""
+        """The reasons of settings that were chosen, by name."""
 
     def used_settings(self) -> Record:
         """The settings that have an effect, by name."""
@@ -57,28 +57,27 @@ class TrainableRun(Protocol[Trained]):
 
     @property
     def chosen_threads(self) -> int | None:
-        """The number of threads, where it was chosen; None where it was given."""
+        """The number of threads if it was chosen; None if it was given."""
 
     def lower_threads(self, threads: int) -> None:
         """Train with fewer threads, because the memory of more does not fit."""
 
     def allocate(self) -> MemoryPlan:
-        """Make parameters and workspaces; the memory that training needs."""
+        """Allocate parameters and workspaces; return the memory plan of training."""
 
     def on_disk(self, plan: MemoryPlan) -> DiskNeeds | None:
-        """What the run will write; None where that is not known before it is trained."""
+        """The size of the output on disk; None if it is not known before training."""
 
     def train(self, plan: MemoryPlan, checkpoints: Checkpoints | None) -> Outcome:
         """Train the parameters."""
 
     def finish(self, outcome: Outcome) -> Trained:
-        """The trained model. Raises what ended the run if nothing was trained."""
+        """The trained model. If nothing was trained, raises the error that ended the run."""
 
 
 def allocated(run: TrainableRun[Trained]) -> MemoryPlan:
-    """The memory plan of a run, whose parameters and workspaces are made.
-
-    Threads that were not asked for are so many as have memory.
+    """Allocate a run; return its memory plan. If the number of threads was chosen, it is lowered to
+    those that fit into memory.
     """
     plan = run.allocate()
     threads = run.chosen_threads
@@ -96,9 +95,9 @@ def allocated(run: TrainableRun[Trained]) -> MemoryPlan:
 def train(run: TrainableRun[Trained], checkpoints: Checkpoints | None = None) -> Trained:
     """The model of a run whose settings are resolved.
 
-    Raises `EmbedxError` where memory or disk are too small, and `DivergedError` when training
-    diverges with nothing learned. Where something was, that is returned, and the outcome says why
-    the run ended early; Ctrl-C likewise ends the training with what was learned so far.
+    Raises `EmbedxError` if memory or disk are too small, and `DivergedError` if training diverges
+    without a good state. Otherwise the last good state is returned, and the outcome says why the
+    run ended early; Ctrl-C, too, ends training with the parameters so far.
     """
     progress = run.progress
     settings = run.used_settings()

@@ -1,4 +1,4 @@
-"""How long a run trains, its learning rate, and the order in which an epoch takes its data."""
+"""The end of a run, its learning rate, and the order of the data in an epoch."""
 
 import functools
 import math
@@ -12,17 +12,17 @@ SCHEDULES = ("linear", "constant", "inverse-sqrt", "inverse")
 
 @dataclass
 class Schedule:
-    """How long to train, and the learning rate on the way.
+    """The end of training, and the learning rate until then.
 
-    The end is `epochs` passes over `n_chunks` chunks of `n_words` words or, if it is given,
-    `time_budget` seconds later. The rate starts at `learning_rate` and goes by `shape`: "linear"
-    falls to zero at the end, "constant" stays, "inverse-sqrt" is divided by the root of the number
-    of the update, "inverse" by one plus the passes so far. On top of that it is multiplied by
-    `decay` after each `decay_every` updates, or after each pass if that is None.
+    The end is after `epochs` over `n_chunks` chunks of `n_words` words or, if it is given, after
+    `time_budget` seconds. The rate starts at `learning_rate` and follows `shape`: "linear" falls to
+    zero at the end, "constant" does not change, "inverse-sqrt" is divided by √updates, "inverse" by
+    1 + epochs so far. It is also multiplied by `decay` after every `decay_every` updates, or after
+    each epoch if that is None.
 
-    epochs   infinity for as many as the strategy makes
-    updates  in a chunk
-    unit     what `n_words` counts, and progress shows
+    epochs   infinite: until the strategy is finished
+    updates  number of updates in a chunk
+    unit     unit of `n_words`, for progress
     """
 
     learning_rate: float
@@ -38,15 +38,13 @@ class Schedule:
     has_epochs: bool = True
 
     def share_done(self, steps: int, seconds: float) -> float:
-        """How much of the run is over, 0 to 1."""
+        """The share of the run that is done, from 0 to 1."""
         if self.time_budget:
             return min(seconds / self.time_budget, 1.0)
         return steps / (self.n_chunks * self.epochs)
 
     def epoch(self, steps: int) -> dict[str, float | None]:
-        """The epoch that is under way after `steps` steps, and the number of epochs, if that is
-        known.
-        """
+        """The current epoch after `steps` steps, and the number of epochs if it is known."""
         number = steps // self.n_chunks + 1
         if self.time_budget or math.isinf(self.epochs):
             return {"epoch": number, "epochs": None}
@@ -69,10 +67,10 @@ class Schedule:
 
 
 def orders(n: int, *place: int) -> Callable[[int], np.ndarray]:
-    """A function that returns a random order of n things by epoch, int64 (n,), and keeps the last
-    that it returned.
+    """A function that returns a random order of n items for an epoch, int64 (n,), and caches the
+    last one.
 
-    place   tells these random numbers of a seed from others
+    place   the random stream, such as (seed, purpose)
     """
     return functools.lru_cache(1)(
         lambda epoch: np.random.default_rng([*place, epoch]).permutation(n)

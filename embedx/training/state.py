@@ -1,9 +1,9 @@
 """The state of a run: everything that it needs to be resumed, by name.
 
-Checkpoints, rollback and exact resumption use it. A value is a numpy array, a number, or a list,
-dict or NamedTuple of these. What follows from the settings and the data alone (random numbers, the
-order of examples, held-out text) is not in it, nor are workspaces, in which nothing outlasts a
-chunk. L-BFGS, which scipy runs, has no state that can be resumed.
+It is used by checkpoints, rollbacks and exact resumption. A value is a numpy array, a number, or a
+list, dict or NamedTuple of these. It does not include what follows from settings and data (random
+numbers, the order of examples, held-out text), nor workspaces, whose contents do not outlast a
+chunk. L-BFGS, run by scipy, has no state that can be resumed.
 
     state = run.state()
     kept = state.snapshot()           a copy of all values
@@ -25,8 +25,8 @@ import numpy as np
 class Value:
     """One value of a run's state.
 
-    read   gives the current value; an array may be a view of what training changes
-    write  makes it another one
+    read   returns the current value; an array may be a view of live data
+    write  replaces the value
     """
 
     read: Callable[[], Any]
@@ -35,14 +35,14 @@ class Value:
 
 @dataclass
 class TrainState:
-    """The values of a run by unique name, with a prefix for its part, as `outputs.rows`."""
+    """The values of a run by unique name, with a prefix for its part, such as `outputs.rows`."""
 
     values: dict[str, Value] = field(default_factory=dict)
-    # with it values may be read while threads train; None: they must pause
+    # With this lock, values may be read while threads train; None: threads must pause.
     lock: AbstractContextManager[Any] | None = None
 
     def add(self, name: str, read: Callable[[], Any], write: Callable[[Any], None]) -> None:
-        """A value that is read and written by these functions; what is written is not changed
+        """Add a value that is read and written by these functions. A written value is not changed
         later.
         """
         if name in self.values:
@@ -50,11 +50,11 @@ class TrainState:
         self.values[name] = Value(read, write)
 
     def add_array(self, name: str, array: np.ndarray) -> None:
-        """An array that stays where it is for the whole run and is written in place."""
+        """Add an array that is the same object during the run, and is written in place."""
         self.add(name, lambda: array, lambda value: np.copyto(array, value))
 
     def add_attribute(self, name: str, owner: Any, attribute: str) -> None:
-        """What an object has under that name."""
+        """Add an attribute of an object."""
         self.add(
             name,
             lambda: getattr(owner, attribute),
@@ -62,7 +62,7 @@ class TrainState:
         )
 
     def include(self, other: "TrainState") -> None:
-        """All values of another state."""
+        """Add all values of another state."""
         for name, value in other.values.items():
             self.add(name, value.read, value.write)
         self.lock = self.lock or other.lock
@@ -72,8 +72,8 @@ class TrainState:
         return {name: copy.deepcopy(value.read()) for name, value in self.values.items()}
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
-        """Make every value what it was. Raises `ValueError`, and changes nothing, if names are
-        others, or shapes of arrays.
+        """Restore every value. Raises `ValueError`, and changes nothing, if names or shapes of
+        arrays differ.
         """
         if snapshot.keys() != self.values.keys():
             others = sorted(snapshot.keys() ^ self.values.keys())

@@ -1,8 +1,8 @@
-"""How a task trains a chunk of its data: the protocol between the trainer and what it trains.
+"""The protocol between the trainer and a task, which trains chunks of its data.
 
 A chunk is some milliseconds of work: tokens of a corpus, examples of a data set, an iteration over
-counts. The trainer decides which is next, at which rate, and when to stop (`trainer`); a strategy
-knows tables, kernels and objectives.
+counts. The trainer (`trainer`) decides which chunk is next, its learning rate, and when to stop; a
+strategy has the tables, kernels and objectives.
 """
 
 import abc
@@ -17,10 +17,10 @@ from embedx.training.state import TrainState
 
 
 class Tally(NamedTuple):
-    """What one or more chunks of training did, summed in float64.
+    """Sums over one or more chunks, in float64.
 
-    pairs  the number of terms of the loss: pairs of words, labels or rows
-    words  words of the vocabulary read, before subsampling; or examples
+    pairs  number of terms of the loss: pairs of words, labels or rows
+    words  number of words of the vocabulary read, before subsampling; or of examples
     """
 
     loss: float = 0.0
@@ -31,7 +31,7 @@ class Tally(NamedTuple):
         return Tally(*map(operator.add, self, other))
 
     def since(self, earlier: "Tally") -> "Tally":
-        """What was done after `earlier`."""
+        """The difference to an `earlier` tally."""
         return Tally(*map(operator.sub, self, earlier))
 
     @property
@@ -41,14 +41,14 @@ class Tally(NamedTuple):
 
 
 class Strategy(abc.ABC):
-    """A way to train chunks of data.
+    """A method of training chunks of data.
 
-    workers         the workspace of each thread; nothing in it outlasts a chunk
-    n_chunks        in an epoch
-    reports_itself  reports its progress, because a chunk takes long
-    loss_unit       of the loss in a `Tally` over its pairs, as in `nats per pair`
-    is_guarded      may be rolled back by the trainer; False if it cannot diverge, or its losses
-                    cannot be compared
+    workers         the workspace of each thread; its contents do not outlast a chunk
+    n_chunks        number of chunks in an epoch
+    reports_itself  whether it reports its progress, because a chunk takes long
+    loss_unit       unit of loss / pairs of a `Tally`, such as `nats per pair`
+    is_guarded      whether the divergence guard is on; False if it cannot diverge, or its losses
+                    are not comparable
     """
 
     workers: Sequence[Any]
@@ -63,40 +63,40 @@ class Strategy(abc.ABC):
 
     @abc.abstractmethod
     def train(self, worker: Any, epoch: int, chunk: int, rate: float) -> Tally | None:
-        """Train on one chunk at this learning rate, with one of `workers`; what was done.
+        """Train on a chunk at this learning rate, with one of `workers`; return its tally.
 
-        None if it was cut short, by `interrupt` or by the strategy itself: the chunk is trained
+        None if it was interrupted, by `interrupt` or by the strategy itself: the chunk is trained
         again when the run is resumed.
         """
 
     @abc.abstractmethod
     def state(self) -> TrainState:
-        """Everything that training changes, as live values: to be read after `compile`, while no
+        """Everything that training changes, as live values. Read it after `compile`, while no
         thread trains.
         """
 
     @property
     def is_finished(self) -> bool:
-        """Whether training has come to its end before the schedule has."""
+        """Whether training is finished before the end of the schedule."""
         return False
 
     def phase(self, step: int) -> int:
-        """A number that changes at chunks, counted over all epochs, from which on losses are of
-        another kind; 0 at first.
+        """The phase of a chunk, counted over all epochs: losses of different phases are not
+        comparable. 0 at first.
         """
         return 0
 
     def sampled_loss(self) -> float | None:
-        """Loss per pair of the present parameters, on a little of the data; None if it is unknown.
+        """Loss per pair of the current parameters, on a little of the data; None if unknown.
 
         Called after `compile`, in phase 0. It may change the state, which the caller restores.
         """
         return None
 
     def baseline_loss(self) -> float | None:
-        """The same of parameters that predict how often each class occurs, whatever the input.
+        """Loss per pair of parameters that predict the frequencies of classes for any input.
 
-        It overwrites the parameters with these; the caller restores the state.
+        It overwrites the parameters; the caller restores the state.
         """
         return None
 
@@ -105,30 +105,32 @@ class Strategy(abc.ABC):
         return self.workers
 
     def forget(self) -> None:
-        """Clear the workspaces of numbers that are not finite: 0 times such a number is not 0."""
+        """Replace numbers in workspaces that are not finite, because 0 times such a number is not
+        0.
+        """
         forget(self.workspaces())
 
     def identity(self) -> dict[str, Any]:
-        """What decides, beside data and settings, which state can be resumed from."""
+        """What a state to resume from must agree in, in addition to data and settings."""
         return {}
 
     def facts(self) -> dict[str, Any]:
-        """For the model's record, at the end of training."""
+        """Facts for the model's record, at the end of training."""
         return {}
 
     def interrupt(self) -> None:
-        """The run is to end: cut a chunk short that takes long. Called from another thread than
+        """End a chunk that takes long, because the run is ending. Called from another thread than
         `train`.
         """
         return
 
 
-# What trains the chunks of a strategy in its place, such as the workers of a cluster.
+# Returns a strategy that trains the chunks of another, such as by the workers of a cluster.
 Wrap = Callable[[Strategy], Strategy]
 
 
 def forget(memory: Any) -> None:
-    """Write 0 for all numbers that are not finite in arrays, or in lists and tuples of them."""
+    """Replace all numbers that are not finite by 0, in arrays, or lists and tuples of them."""
     if isinstance(memory, np.ndarray):
         if memory.dtype.kind == "f":
             memory[~np.isfinite(memory)] = 0

@@ -1,8 +1,8 @@
 """Trains the chunks of a strategy: threads, learning rate, progress, clean ends and the divergence
 guard.
 
-The trainer knows neither text nor objectives: a `Strategy` trains one chunk with one worker's
-workspace. The trainer decides which chunk is next, at which learning rate, and when to stop.
+The trainer knows neither text nor objectives: a `Strategy` trains a chunk with the workspace of a
+worker. The trainer decides which chunk is next, its learning rate, and when to stop.
 """
 
 import math
@@ -33,25 +33,25 @@ from embedx.training.schedule import Schedule
 from embedx.training.state import TrainState
 from embedx.training.strategy import Strategy, Tally
 
-# epoch, what it did, seconds of training so far; True ends the training
+# (epoch, its tally, seconds of training so far) -> whether to end training.
 AfterEpoch = Callable[[int, Tally, float], bool]
 
 
 @dataclass
 class Outcome:
-    """How a run ended. Losses are means per pair; None where they are not known.
+    """The result of a run. Losses are means per pair; None if unknown.
 
-    epochs             a fraction where the run ended early
+    epochs             a fraction if the run ended early
     final_loss         over the last part of the curve, a twentieth of the run, that has pairs
     interrupted_by     the KeyboardInterrupt that ended the run early
-    state              live: take its snapshot before the tables change
+    state              live: take a snapshot before the tables change
     highest_loss       over the worst twentieth
     lowered_rates      the learning rate after each rollback
-    diverged           why the run ended early, with the parameters of the last good checkpoint
+    diverged           the error that ended the run early, at its last good state
     initial_loss       before training
-    baseline_loss      of a model that knows only how often each class occurs
+    baseline_loss      of a model that predicts the frequencies of classes
     facts_of_strategy  for the model's record
-    curve              the mean loss over each twentieth of the run
+    curve              mean loss of each twentieth of the run
     """
 
     tally: Tally
@@ -69,8 +69,8 @@ class Outcome:
     curve: list[dict[str, float]] = field(default_factory=list)
 
     def facts(self, loss_unit: str = "") -> Record:
-        """For the model's record: losses in this unit, how long it trained, rates after rollbacks,
-        and the strategy's facts.
+        """Facts for the model's record: losses in this unit, epochs and seconds, rates after
+        rollbacks, and those of the strategy.
         """
         always = {
             "final_loss": self.final_loss,
@@ -90,14 +90,14 @@ class Outcome:
         return always | {name: value for name, value in known.items() if value is not None}
 
     def raise_reason(self) -> None:
-        """Raise what ended the run early, if anything did."""
+        """Raise the error or interrupt that ended the run early, if any."""
         reason = self.interrupted_by or self.diverged
         if reason is not None:
             raise reason
 
     def check_trained(self, why: EmbedxError | None = None) -> None:
-        """Raise, if nothing was trained, what ended the run early, or the error that says why; by
-        default that there was no time.
+        """If nothing was trained, raise the error that ended the run early, else `why`; by default
+        that there was no time.
         """
         if self.final_loss is not None:
             return
@@ -108,8 +108,8 @@ class Outcome:
         raise InapplicableError("time_budget", None, problem, "give more time")
 
     def without_state(self) -> "Outcome":
-        """The same, to be kept or pickled: the state refers to all memory of the run, and to
-        functions.
+        """The outcome without its state, which refers to all memory of the run, and cannot be
+        pickled.
         """
         return replace(self, state=TrainState())
 
@@ -126,16 +126,17 @@ def run(
 ) -> Outcome:
     """Train to the end of the schedule with one thread for each of the strategy's workers.
 
-    `after_epoch` is called after each epoch, complete or not, while no thread trains; its time is
-    not counted. `snapshot` is of the state of a run that was set up alike (`Outcome.state`), which
-    this run resumes. `beside` joins the state: what `after_epoch` keeps. `checkpoints` hold a state
-    to resume, if they are asked to, and the state is written there now and then, and when Ctrl-C
-    ends the run. Ctrl-C (any KeyboardInterrupt) ends the run after the chunks under way, and is
-    reported in the outcome.
+    after_epoch  called after each epoch, complete or not, while no thread trains; its time does not
+                 count
+    snapshot     state of an earlier run with the same setup (`Outcome.state`), to resume it
+    beside       state of `after_epoch`, which is saved with the run's
+    checkpoints  have the state to resume, if any; the state is written there from time to time, and
+                 when Ctrl-C ends the run
 
-    A run that diverges is rolled back to where it was good, and continues at a lower learning rate
-    (see `guard`). If that does not help, it ends with the last good parameters, as the outcome
-    says, or `DivergedError` is raised if there are none. Raises whatever the strategy raises.
+    Ctrl-C (any KeyboardInterrupt) ends the run after the current chunks, and is in the outcome. A
+    run that diverges is rolled back to its last good state, and continues at a lower learning rate
+    (see `guard`). If it still diverges, it ends with the last good parameters, and the error is in
+    the outcome; if there are none, `DivergedError` is raised. Raises whatever the strategy raises.
     """
     strategy.compile(progress)
     if plan is not None:
@@ -153,11 +154,11 @@ def run(
 
 
 def _train_until_over(work: "_Work") -> KeyboardInterrupt | LostClusterError | None:
-    """Train until the run is over. Returns what ended it early, once the chunks and the checkpoint
-    under way are done; else None.
+    """Train until the run is over. Returns the interrupt or error that ended it early, once current
+    chunks and checkpoints are done; else None.
 
-    An interrupt that arrives after the last step ends the run as well: its model is whole, and its
-    state is written as that of any interrupted run.
+    An interrupt after the last step ends the run as well: its model is complete, and its state is
+    written like that of any interrupted run.
     """
     ended_by: KeyboardInterrupt | LostClusterError | None = None
     try:
@@ -168,7 +169,7 @@ def _train_until_over(work: "_Work") -> KeyboardInterrupt | LostClusterError | N
         ended_by = interrupt
     except LostClusterError as error:
         ended_by = error
-        # The errors of other threads would say the same.
+        # Other threads would raise the same error.
         work.futures = []
     finally:
         work.stop = True
@@ -191,9 +192,9 @@ def _with_way_to_resume(
 
 
 class _LossCurve:
-    """The loss of each part of a run, a twentieth of it.
+    """The loss curve of a run, in parts of a twentieth.
 
-    tallies  what was done in each part
+    tallies  of the parts
     ends     epochs and seconds of training at the end of each part
     """
 
@@ -204,7 +205,7 @@ class _LossCurve:
         self.ends = [(0.0, 0.0)] * self.PARTS
 
     def add(self, share: float, tally: Tally, epochs: float, seconds: float) -> None:
-        """Add a chunk that was begun when this share of the run was done."""
+        """Add a chunk that was started at this share of the run."""
         part = int(self.PARTS * share)
         self.tallies[part] += tally
         self.ends[part] = (round(epochs, 4), round(seconds, 3))
@@ -219,19 +220,19 @@ class _LossCurve:
 
 
 class _Work:
-    """What the threads share; everything that changes does so under `lock`.
+    """State that the threads share, which changes only under `lock`.
 
-    state           of the whole run: this, the strategy's, the guard's
+    state           of the whole run, with those of the strategy and the guard
     futures         of the threads, since the last pause
-    seconds_before  of training, until the last pause
-    started_at      when the threads were started; None in a pause
-    hold            the threads pause, so that the state can be copied
-    ended           by `after_epoch`, before the schedule's end
-    under_way       steps that were taken and are not done
-    epoch           the next for `after_epoch`
-    before_epoch    the tally when that epoch began
+    seconds_before  seconds of training until the last pause
+    started_at      start of the threads; None in a pause
+    hold            threads have to pause, so that the state can be copied
+    ended           whether `after_epoch` has ended training
+    under_way       steps that were started and are not finished
+    epoch           the next epoch for `after_epoch`
+    before_epoch    the tally at its start
     wrong           why the run diverges
-    reached         words or examples, at the last check
+    reached         words or examples at the last check
     """
 
     def __init__(
@@ -272,10 +273,10 @@ class _Work:
     # ---- the main thread
 
     def begin(self, snapshot: Options | None, beside: TrainState) -> None:
-        """Restore the state to resume, if there is one, and begin the report of progress.
+        """Restore the state to resume, if there is one, and start the progress bar.
 
-        snapshot  of the state of a run that was set up alike
-        beside    joins the state
+        snapshot  state of an earlier run with the same setup
+        beside    state of `after_epoch`
         """
         for part in (self.own_state(), self.guard.state(), self.strategy.state(), beside):
             self.state.include(part)
@@ -288,7 +289,7 @@ class _Work:
         self._start_progress()
 
     def _start_progress(self) -> None:
-        """Begin a bar of the seconds of a time budget, else of the words or examples."""
+        """Start a bar over the seconds of a time budget, else over words or examples."""
         schedule = self.schedule
         if schedule.time_budget:
             self.progress.start("training", schedule.time_budget, "s", self.seconds)
@@ -298,15 +299,15 @@ class _Work:
         self.progress.start("training", known_total, f" {schedule.unit}", self.tally.words)
 
     def train_until_pause(self) -> None:
-        """Train to the next pause: the end of an epoch, a checkpoint, a check of the guard; do
-        there what is due.
+        """Train to the next pause, the end of an epoch, a checkpoint or a check of the guard; then
+        do what is due.
         """
         self._train_and_report()
         wrong = self.check()
         if wrong is not None:
             self.diverged = self.roll_back(wrong)
             return
-        # Asked before `hold` is cleared, which it reads.
+        # Before `hold` is cleared, which this reads.
         is_checkpoint_due = self._is_checkpoint_due() and not self.is_over()
         self.hold = False
         if self.is_epoch_over or self.is_over():
@@ -315,7 +316,7 @@ class _Work:
             self.checkpoints.take(self.state)
 
     def _end_epoch(self) -> None:
-        """Call `after_epoch`; the next epoch begins unless an interrupt is raised there."""
+        """Call `after_epoch`, then start the next epoch, unless it raises an interrupt."""
         if self.after_epoch is None:
             return
         done = self.tally.since(self.before_epoch)
@@ -343,19 +344,19 @@ class _Work:
         return self.checkpoints is not None and (self.hold or self.checkpoints.is_due())
 
     def pause(self) -> None:
-        """Stop the clock. Raises what a thread raised."""
+        """Stop the clock. Raises an error of the threads, if any."""
         self.seconds_before = self.seconds
         self.started_at = None
         for future in self.futures:
             future.result()
 
     def finish_checkpoint(self) -> None:
-        """Wait until the checkpoint under way, if there is one, is on disk."""
+        """Wait until the current checkpoint, if any, is on disk."""
         if self.checkpoints is not None:
             self.checkpoints.finish()
 
     def end(self) -> None:
-        """Wait for the chunks under way and report what they did."""
+        """Wait for the current chunks, and report their tally."""
         self.pool.shutdown()
         try:
             self.pause()
@@ -364,10 +365,10 @@ class _Work:
             self.progress.finish()
 
     def roll_back(self, reason: Reason) -> DivergedError | None:
-        """Bring a run that diverges back to where it was good, and lower its learning rate.
+        """Restore the last good state of a run that diverges, and lower its learning rate.
 
-        Returns None if the run goes on. Else the error that ends it: the parameters are then the
-        last good ones, or the initial ones.
+        Returns None if the run continues; else the error that ends it, with the last good
+        parameters, or the initial ones.
         """
         wrong = (
             f"{reason} after {self.reached:,} {self.schedule.unit}"
@@ -383,7 +384,7 @@ class _Work:
         return error
 
     def _continue_from_rollback(self, wrong: str) -> None:
-        """Warn of a rollback, and keep its state in place of what went wrong."""
+        """Warn of a rollback, and continue from its state."""
         place = "the start"
         if self.next_step:
             place = f"{self.tally.words:,} {self.schedule.unit}"
@@ -396,8 +397,8 @@ class _Work:
         self.begin_report()
 
     def _diverged(self, wrong: str) -> DivergedError:
-        """The error of a run that ends. After rollbacks the learning rate may be too low as well
-        as too high.
+        """The error of a run that ends. After rollbacks the rate may be too low as well as too
+        high.
         """
         first = self.schedule.learning_rate
         setting = Setting("learning_rate")
@@ -414,7 +415,7 @@ class _Work:
         return [self.schedule.learning_rate * factor for factor in self.guard.lowered]
 
     def outcome(self, ended_by: KeyboardInterrupt | None) -> Outcome:
-        """How the run ended."""
+        """The outcome of the run."""
         curve = self.curve.points()
         losses = [point["loss"] for point in curve]
         return Outcome(
@@ -434,12 +435,12 @@ class _Work:
         )
 
     def begin_report(self) -> None:
-        """Report what is done from here on."""
+        """Start the interval of the next report."""
         self.reported = self.tally
         self.reported_at = self.seconds
 
     def report(self) -> None:
-        """Report to `progress` what was done since the last report."""
+        """Report the tally since the last report to `progress`."""
         with self.lock:
             tally = self.tally
             rate = self.learning_rate
@@ -465,7 +466,7 @@ class _Work:
         self.reported = tally
         self.reported_at = now
 
-    # ---- where the run is
+    # ---- the position of the run
 
     @property
     def seconds(self) -> float:
@@ -481,12 +482,12 @@ class _Work:
 
     @property
     def _epochs(self) -> float:
-        """Epochs that were begun, the last as a fraction."""
+        """The number of epochs so far, the last as a fraction."""
         return self.next_step / self.schedule.n_chunks
 
     @property
     def share_done(self) -> float:
-        """The share of the run that is done, without the chunks under way."""
+        """The share of the run that is done, without the current chunks."""
         return self.schedule.share_done(self.next_step - len(self.under_way), self.seconds)
 
     @property
@@ -498,21 +499,21 @@ class _Work:
         return self.strategy.is_finished or self.ended or self.stop or is_out_of_steps
 
     def has_unreported_epoch(self) -> bool:
-        """Whether an epoch has begun, in this run or in the one that it resumes, of which
-        after_epoch does not know.
+        """Whether an epoch has started, in this run or the one it resumes, without a call of
+        `after_epoch`.
         """
         begun = self.next_step > self.epoch * self.schedule.n_chunks
         return self.after_epoch is not None and not self.stop and begun
 
     def rate_at(self, step: int) -> float:
-        """The learning rate of a chunk, counted over all epochs; with a time budget that of this
-        moment.
+        """The learning rate of a chunk, counted over all epochs; with a time budget, the current
+        rate.
         """
         share = min(self.schedule.share_done(step, self.seconds), 1.0)
         return self.schedule.rate(share, step) * self.guard.factor
 
     def own_state(self) -> TrainState:
-        """Where the run is; steps under way are not done."""
+        """The position of the run, without its current steps."""
         state = TrainState()
         state.add(
             "trainer.next_step",
@@ -533,8 +534,8 @@ class _Work:
         return self.guard.is_due(self.share_done, self.strategy.phase(self.next_step))
 
     def check(self) -> Reason | None:
-        """What is wrong with the run, if a check is due; in a pause, or with the lock
-        of its state.
+        """Check the run if that is due; return why it diverges, or None. Called in a pause, or with
+        the lock of its state.
         """
         share = self.share_done
         phase = self.strategy.phase(self.next_step)
@@ -547,7 +548,7 @@ class _Work:
     # ---- the threads that train
 
     def train(self, worker: Any) -> None:
-        """Take the next chunk, train it, add it to the tally; until there is a pause."""
+        """Take chunks, train on them and add them to the tally, until there is a pause."""
         try:
             step = self._take()
             while step is not None:
@@ -564,8 +565,8 @@ class _Work:
             raise
 
     def _add(self, number: int, share: float, done: Tally | None) -> bool:
-        """Add what a chunk did, begun when this share of the run was over; False if the chunk was
-        cut short or its loss is not finite.
+        """Add the tally of a chunk that was started at this share of the run; return False if it
+        was interrupted, or its loss is not finite.
         """
         if done is None:
             self.next_step = min(self.next_step, number)
@@ -576,7 +577,7 @@ class _Work:
             return False
         self.tally += done
         self.curve.add(share, done, self._epochs, self.seconds)
-        # A check made under the lock of the state does not wait for the chunks under way.
+        # A check under the lock of the state does not wait for current chunks.
         was_begun_before_check = share < self.guard.since
         if was_begun_before_check:
             share = self.share_done
@@ -584,15 +585,15 @@ class _Work:
         return True
 
     def _take(self) -> tuple[int, float, float] | None:
-        """The next chunk, the share of the run that is over, and the learning rate there; None
-        where there is a pause.
+        """(number, share of the run done, learning rate) of the next chunk; None if there is a
+        pause.
         """
         with self.lock:
             share = self.schedule.share_done(self.next_step, self.seconds)
             is_over = self.stop or self.strategy.is_finished or share >= 1.0
             if is_over or self.hold or self.is_epoch_over:
                 return None
-            # A check that can read the state while threads train is made here; others need a pause.
+            # A check that can read the state during training happens here; others need a pause.
             is_same_phase = self.strategy.phase(self.next_step) == self.guard.phase
             can_read_state = self.state.lock is not None and is_same_phase
             if self.wrong is None and self.is_check_due and can_read_state:
