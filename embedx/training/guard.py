@@ -121,7 +121,7 @@ class Guard:
     # ---- before training
 
     def begin(self, strategy: Strategy, state: TrainState, checkpoints: Checkpoints | None) -> None:
-        """Copy the state, and measure the losses to compare with; a resumed run has them already."""
+        """Copy the state and measure the losses to compare with; a resumed run has both already."""
         self.strategy = strategy
         self.state_of_run = state
         self.checkpoints = checkpoints
@@ -212,7 +212,7 @@ class Guard:
         self.parts = [Tally()] * PARTS_OF_INTERVAL
 
     def _judge(self, loss: float, mean: float, share: float, is_over: bool) -> Reason | None:
-        """Why the loss of an interval, or the mean over all its pairs, shows divergence; or None."""
+        """Why the loss of an interval, or its mean over all pairs, shows divergence; or None."""
         untrained_loss = self.untrained_loss
         best = min(self.best, loss)
         if not math.isfinite(loss):

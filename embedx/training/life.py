@@ -1,6 +1,6 @@
 """The stages of a run after its settings are resolved, the same for every task.
 
-    allocate   parameters and workspaces, which take memory once they are written to; the memory plan
+    allocate   parameters and workspaces, whose memory is taken on first write; the memory plan
     train      the loop over chunks, or another training method; a cluster wraps this stage
     finish     the model, with calibration by held-out data
 
