@@ -362,7 +362,7 @@ class Checkpoints:
     # ---- writing
 
     def is_due(self) -> bool:
-        """Whether the last checkpoint is completely written and the interval since it has passed."""
+        """Whether the last checkpoint is written and the interval since it has passed."""
         if self.writing is not None and self.writing.is_alive():
             return False
         return time.monotonic() - self.began >= self.request.every
