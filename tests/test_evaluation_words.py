@@ -17,6 +17,7 @@ import pytest
 import reference_words
 from scipy import stats
 
+import embedx
 from embedx.errors import DataError
 from embedx.evaluation import analogies, word_sets, words
 from embedx.evaluation.word_sets import WordTests
@@ -493,3 +494,13 @@ def test_pooled_scores_of_several_runs_are_compared_pair_by_pair():
     )
     assert estimate.test == "pooled"
     assert 0 < estimate.interval[0] < estimate.difference < estimate.interval[1]
+
+
+def test_few_questions_are_no_unknown_words(tmp_path):
+    words = ["london", "england", "paris", "france"]
+    model = WordVectors(words, {"input": np.eye(4, dtype=np.float32)})
+    file = tmp_path / "few.txt"
+    file.write_text("London England Paris France\nParis France London England\n")
+    (score,) = embedx.evaluate(model, analogies=file).scores
+    assert (score.used, score.total, score.oov) == (2, 2, 0)
+    assert np.isnan(score.score)

@@ -15,7 +15,7 @@ from embedx.errors import DataError
 from embedx.runtime import locks
 from embedx.storage import folder as on_disk
 from embedx.storage.folder import check_output
-from embedx.vectors import model
+from embedx.vectors import gensim_names, model
 from embedx.vectors.model import UnknownWordError
 from tests.support.files import files_below
 from tests.support.refusals import refused, refused_data
@@ -268,7 +268,7 @@ import os, signal, sys, numpy as np
 from pathlib import Path
 from embedx.runtime import atomic, locks
 from embedx.storage import folder
-from embedx.vectors import model
+from embedx.vectors import gensim_names, model
 real, calls = getattr({owner}, "{step}"), []
 def step(*arguments, **options):
     if len(calls) == {number}:
@@ -396,3 +396,42 @@ def test_models_that_cannot_be_saved_are_refused_before_training(tmp_path, monke
     assert looped.value.line is None
     (tmp_path / "circle").unlink()
     assert [file.name for file in tmp_path.iterdir()] == ["m"]
+
+
+def test_words_of_a_model_of_lower_case_text_are_found_in_any_case():
+    vectors = np.eye(3, dtype=np.float32)
+    lower = model.WordVectors(
+        ["king", "queen", "US"], {"input": vectors}, settings={"lowercase": True}
+    )
+    assert "Queen" in lower
+    assert lower["KING"].tolist() == lower["king"].tolist()
+    assert lower.index("US") == 2
+    assert lower.similarity("King", "king") == 1
+    cased = model.WordVectors(["king"], {"input": vectors[:1]})
+    assert "King" not in cased
+
+
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [
+        ("save_word2vec_format", "export"),
+        ("wv", "the model itself"),
+        ("similar_by_key", "similar_by_word"),
+        ("nonsense", None),
+    ],
+)
+def test_names_of_gensim_without_an_equal_say_what_there_is(name, instead):
+    words = model.WordVectors(["king"], {"input": np.ones((1, 2), np.float32)})
+    assert not hasattr(words, name)
+    with pytest.raises(AttributeError) as raised:
+        getattr(words, name)
+    assert raised.value.name == name
+    assert ("gensim" in str(raised.value)) == (instead is not None)
+    assert instead is None or instead in str(raised.value)
+
+
+def test_what_gensim_gives_instead_exists():
+    words = model.WordVectors(["king"], {"input": np.ones((1, 2), np.float32)})
+    for instead in gensim_names.OF_VECTORS.values():
+        name = instead.partition("(")[0]
+        assert hasattr(words, name) or not name.isidentifier()

@@ -20,7 +20,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy import float32, ndarray
 
-from embedx.evaluation.word_sets import METHODS, MIN_ITEMS, Analogies, Answers
+from embedx.evaluation.word_sets import METHODS, Analogies, Answers
 from embedx.runtime.progress import Progress
 from embedx.vectors.model import WordVectors
 
@@ -42,7 +42,7 @@ def answered(test: Analogies, vectors: WordVectors, progress: Progress) -> Answe
         rows.setdefault(word.upper(), []).append(row)
     known = [question for question in questions if all(word in rows for word in question)]
     values = np.full(len(test), np.nan)
-    if len(known) < MIN_ITEMS:
+    if not known:
         return Answers(test, values)
 
     # questions without their answers, each once

@@ -338,7 +338,7 @@ def coverage(score: TestScore) -> list[str]:
     if score.used < MIN_ITEMS:
         return [
             f"{score.model}: nothing to score on {score.test}, its vocabulary covers {score.used}"
-            f" of {score.total:,} items"
+            f" of {score.total:,} items; a score needs {MIN_ITEMS}"
         ]
     if 2 * score.used >= score.total:
         return []

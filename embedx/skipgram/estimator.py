@@ -22,6 +22,7 @@ from embedx.skipgram.settings import SkipGramSettings, StartSettings
 from embedx.text.encode import Corpora
 from embedx.text.settings import PhraseSettings, TextSettings, VocabularySettings
 from embedx.text.sources import text_defaults
+from embedx.vectors import gensim_names
 from embedx.vectors.model import WordVectors
 
 if TYPE_CHECKING:
@@ -89,6 +90,12 @@ class SkipGram:
     __init__.__signature__ = parameters.signature(  # type: ignore[attr-defined]
         {"objective": None}, DEFAULTS | {"cache_dir": None, "verbose": False}
     )
+
+    # Type checkers know which attributes there are.
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            raise gensim_names.missing(self, name, gensim_names.OF_TRAINING)
 
     def __repr__(self) -> str:
         given = {name: value for name, value in self._params.items() if value is not None}

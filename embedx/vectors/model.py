@@ -23,7 +23,7 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
 from html import escape
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy import float32, ndarray
@@ -48,7 +48,7 @@ from embedx.text.phrase_list import Collocation, Phrases
 from embedx.text.settings import MAX_PASSES, PhraseSettings, noun_of
 from embedx.text.unicode_forms import FORMS, normalized
 from embedx.text.word_list import check_words
-from embedx.vectors import formats
+from embedx.vectors import formats, gensim_names
 from embedx.vectors.subwords import Subwords
 
 TASK = "skipgram"
@@ -207,6 +207,12 @@ class WordVectors:
         )
         return f"<table>{cells}</table>"
 
+    # Type checkers know which attributes there are.
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            raise gensim_names.missing(self, name, gensim_names.OF_VECTORS)
+
     def __contains__(self, word: object) -> bool:
         return self._row(word) is not None
 
@@ -244,10 +250,13 @@ class WordVectors:
         return None
 
     def spelled(self, word: str) -> str:
-        """The word in the Unicode form of the text that the model was trained on; several words
-        are joined by _, as phrases and items are, where the vocabulary has them so.
+        """The word in the Unicode form of the text that the model was trained on, in lower case if
+        that was; several words are joined by _, as phrases and items are, where the vocabulary has
+        them so.
         """
         form = normalized(word, self.settings.get("normalize"))
+        if self.settings.get("lowercase") and form not in self.key_to_index:
+            form = form.lower()
         joined = "_".join(form.split())
         if form not in self.key_to_index and joined in self.key_to_index:
             return joined
