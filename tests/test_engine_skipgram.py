@@ -22,9 +22,11 @@ K, WINDOW = 12, 3
 NS = NegativeSampling(NegativeSampling.Settings(negatives=4))
 OVE = OneVsEach(OneVsEach.Settings())
 AR = AugmentReduce(AugmentReduce.Settings())
+# By the form of the loss: a sum over candidates, one loss for a set of pairs, one for each pair.
+FORMS = {"sums": NS, "sets": AR, "pairs": OVE}
 
 
-@pytest.mark.parametrize("objective", [NS, AR, OVE], ids=["sums", "sets", "pairs"])
+@pytest.mark.parametrize("objective", FORMS.values(), ids=FORMS)
 @pytest.mark.parametrize("chunk", [1, 7, 50, 120])
 def test_every_pair_is_seen_once_wherever_the_chunks_are_cut(chunk, objective):
     setup = Setup(objective, block_size=3)
@@ -35,7 +37,7 @@ def test_every_pair_is_seen_once_wherever_the_chunks_are_cut(chunk, objective):
     assert sum(words for _, words in seen) == setup.n_corpus_words(0, 120)
 
 
-@pytest.mark.parametrize("objective", [NS, AR, OVE], ids=["sums", "sets", "pairs"])
+@pytest.mark.parametrize("objective", FORMS.values(), ids=FORMS)
 def test_a_word_that_is_neither_seen_nor_drawn_keeps_its_vectors(objective):
     word = Setup(objective).stream.word.copy()
     word[5] = LEFT_OUT
@@ -99,7 +101,7 @@ def held_out_setup(objective=NS, block_size=5, **options):
     return setup
 
 
-@pytest.mark.parametrize("objective", [NS, AR, OVE], ids=["sums", "sets", "pairs"])
+@pytest.mark.parametrize("objective", FORMS.values(), ids=FORMS)
 @pytest.mark.parametrize("chunk", [700, 5300])
 def test_words_that_are_held_out_are_neither_centre_nor_context(objective, chunk):
     setup = held_out_setup(objective)

@@ -45,21 +45,30 @@ IN_FULL = bool(os.environ.get("EMBEDX_TESTS_IN_FULL"))
 
 # ---- the trainer, with a strategy made up
 
+# Mean losses of a Bowl, |w|² / 2: at its start, and of the parameters of its baseline.
+UNTRAINED_LOSS = 3 * 8**2 / 2
+BASELINE_LOSS = 3 * 4**2 / 2
+
 
 class Bowl(Strategy):
-    """Walks down a bowl from (8, 8, 8): of curvature 1, by steps that lead out of it if their rate
-    is above 2; each chunk is noted in `done`. From chunk `spoiled` on losses are what `spoil` makes
-    of them, at rates above `most`.
+    """Gradient descent on |w|² / 2 from (8, 8, 8), which diverges at rates above 2.
+
+    done               how often each chunk was trained
+    spoiled_from       the chunk from which on the losses are changed
+    spoil              returns the changed loss of a loss
+    spoils_above_rate  losses at rates up to this are left as they are
     """
 
     n_chunks = 40
 
-    def __init__(self, threads=1, spoiled=math.inf, spoil=lambda loss: math.nan, most=0.0):
+    def __init__(
+        self, threads=1, spoiled_from=math.inf, spoil=lambda loss: math.nan, spoils_above_rate=0.0
+    ):
         self.workers = list(range(threads))
         self.w, self.done = np.full(3, 8.0), np.zeros(40 * 5, dtype=np.int64)
-        self.spoiled = spoiled
+        self.spoiled_from = spoiled_from
         self.spoil = spoil
-        self.most = most
+        self.spoils_above_rate = spoils_above_rate
         self.rates = []
 
     def compile(self, progress):
@@ -72,7 +81,7 @@ class Bowl(Strategy):
         if rate > 0:
             self.done[step] += 1
             self.rates.append((step, rate))
-        if step >= self.spoiled and rate > self.most:
+        if step >= self.spoiled_from and rate > self.spoils_above_rate:
             loss = self.spoil(loss)
         return Tally(loss * 10, 10, 100)
 
@@ -115,7 +124,7 @@ def test_a_diverging_rate_is_lowered_until_the_run_converges(rate, lowered, thre
 @pytest.mark.parametrize("is_guarded", [False, True])
 def test_without_a_guard_or_memory_for_a_copy_a_run_that_diverges_ends(is_guarded, monkeypatch):
     monkeypatch.setattr(guard, "available_memory", lambda: 0)
-    strategy = Bowl(spoiled=9)
+    strategy = Bowl(spoiled_from=9)
     strategy.is_guarded = is_guarded
     with refused(
         None,
@@ -139,7 +148,10 @@ def test_a_state_with_a_lock_is_checked_during_training(monkeypatch):
     """The first chunk ends when the guard has looked twice, which would never come if that had to
     wait for it.
     """
-    looks, both = [], threading.Event()
+    looks = []
+    both = threading.Event()
+    held = threading.Lock()
+    looked = Guard.check
 
     def look(self, share, *others):
         looks.append((share, held.locked()))
@@ -158,7 +170,6 @@ def test_a_state_with_a_lock_is_checked_during_training(monkeypatch):
             state.lock = held
             return state
 
-    looked, held = Guard.check, threading.Lock()
     monkeypatch.setattr(Guard, "check", look)
     strategy = Held(threads=2)
     outcome = trainer.run(strategy, Schedule(0.1, 40, 400, 2), Silent())
@@ -170,7 +181,7 @@ def test_a_state_with_a_lock_is_checked_during_training(monkeypatch):
 
 def test_a_diverged_run_is_rolled_back_to_its_last_good_state():
     """Looked at after every second of its 40 chunks, of which the ninth begins what goes wrong."""
-    strategy, printed = Bowl(spoiled=9, most=0.05), Notes()
+    strategy, printed = Bowl(spoiled_from=9, spoils_above_rate=0.05), Notes()
     outcome = walk(strategy, 0.1, progress=printed)
     assert [step for step, rate in strategy.rates if rate == 0.1] == list(range(10))
     assert [step for step, rate in strategy.rates if rate < 0.05] == list(range(8, 40))
@@ -187,21 +198,21 @@ def test_a_diverged_run_is_rolled_back_to_its_last_good_state():
     ("spoil", "at"), [(lambda loss: 1e6, 10), (lambda loss: 1400.0, 15), (lambda loss: math.inf, 9)]
 )
 def test_an_exploding_loss_is_noticed_within_an_interval_and_a_high_one_if_it_lasts(spoil, at):
-    """The level is 96."""
-    strategy = Bowl(spoiled=9, spoil=spoil, most=0.05)
+    """Losses are compared with that before training, 96."""
+    strategy = Bowl(spoiled_from=9, spoil=spoil, spoils_above_rate=0.05)
     walk(strategy, 0.1)
     assert max(step for step, rate in strategy.rates if rate == 0.1) <= at
 
 
 @pytest.mark.parametrize("high", [150.0, 1400.0])
 def test_a_loss_that_is_high_for_a_short_time_is_tolerated(high):
-    strategy = Bowl(spoiled=9, spoil=lambda loss: high if len(strategy.rates) < 14 else loss)
+    strategy = Bowl(spoiled_from=9, spoil=lambda loss: high if len(strategy.rates) < 14 else loss)
     assert not walk(strategy, 0.1).lowered_rates
 
 
 def test_a_draw_of_large_weight_is_no_divergence():
     strategy = Bowl(
-        spoiled=0, spoil=lambda loss: loss * (2e3 if strategy.rates[-1][0] % 16 == 3 else 1)
+        spoiled_from=0, spoil=lambda loss: loss * (2e3 if strategy.rates[-1][0] % 16 == 3 else 1)
     )
     strategy.n_chunks = 160
     strategy.done = np.zeros(160 * 5, dtype=np.int64)
@@ -211,17 +222,20 @@ def test_a_draw_of_large_weight_is_no_divergence():
 
 
 def test_a_rolled_back_run_has_to_beat_the_baseline():
-    """Which is 24: of a loss of 30, below the level of 96, a run that never diverged is
-    believed.
+    """A loss of 30 is between the baseline's and that before training. It is accepted of a run that
+    never diverged.
     """
-    strategy = Bowl(spoiled=12, spoil=lambda loss: 30.0)
+    assert BASELINE_LOSS < 30 < UNTRAINED_LOSS
+    strategy = Bowl(spoiled_from=12, spoil=lambda loss: 30.0)
     assert not walk(strategy, 0.1).lowered_rates
     strategy = Bowl(
-        spoiled=2, spoil=lambda loss: math.nan if strategy.rates[-1][1] > 0.09 else 30.0
+        spoiled_from=2, spoil=lambda loss: math.nan if strategy.rates[-1][1] > 0.09 else 30.0
     )
     outcome = walk(strategy, 0.1)
     assert len(outcome.lowered_rates) == 3
-    assert "while that of a model that ignores its inputs is 24" in str(outcome.diverged)
+    assert f"while that of a model that ignores its inputs is {BASELINE_LOSS:g}" in str(
+        outcome.diverged
+    )
     advice = (
         "none of the learning rates 0.1, 0.01, 0.0001, 1e-06 works: leave learning_rate out, or"
         " try a smaller one"
@@ -231,7 +245,7 @@ def test_a_rolled_back_run_has_to_beat_the_baseline():
 
 
 def test_after_three_rollbacks_a_run_ends_with_its_last_good_state():
-    strategy, printed = Bowl(spoiled=9), Notes()
+    strategy, printed = Bowl(spoiled_from=9), Notes()
     outcome = walk(strategy, 0.1, progress=printed)
     assert strategy.w == pytest.approx(8 * 0.9**8)
     assert outcome.tally.words == 800
@@ -260,7 +274,7 @@ def test_exploding_parameters_are_noticed_although_the_loss_is_flat():
 
 
 def test_an_epoch_that_diverged_is_not_reported():
-    strategy, printed = Bowl(spoiled=60, most=0.05), []
+    strategy, printed = Bowl(spoiled_from=60, spoils_above_rate=0.05), []
     walk(
         strategy,
         0.1,
@@ -275,7 +289,7 @@ def test_a_time_budget_is_kept_by_a_rolled_back_run(monkeypatch):
     monkeypatch.setattr(
         trainer, "time", type("Clock", (), {"monotonic": staticmethod(lambda: now[0])})
     )
-    strategy = Bowl(spoiled=30, most=0.05)
+    strategy = Bowl(spoiled_from=30, spoils_above_rate=0.05)
     train = strategy.train
 
     def timed(worker, epoch, chunk, rate):
@@ -302,7 +316,7 @@ def test_ctrl_c_during_a_rollback_keeps_the_rolled_back_state(monkeypatch):
         restore(self, snapshot)
 
     monkeypatch.setattr(TrainState, "restore", interrupted)
-    strategy = Bowl(spoiled=9)
+    strategy = Bowl(spoiled_from=9)
     outcome = walk(strategy, 0.1)
     assert isinstance(outcome.interrupted_by, KeyboardInterrupt)
     assert strategy.w == pytest.approx(8 * 0.9**8)
@@ -316,7 +330,7 @@ def test_without_memory_for_a_copy_a_run_is_rolled_back_to_its_last_checkpoint(
     tmp_path, monkeypatch
 ):
     monkeypatch.setattr(guard, "available_memory", lambda: 0)
-    strategy = Bowl(spoiled=9, most=0.05)
+    strategy = Bowl(spoiled_from=9, spoils_above_rate=0.05)
     checkpoints = checkpoints_of(tmp_path, Notes())
     taken = []
     take = checkpoints.take

@@ -22,17 +22,21 @@ from tests.support.notes import Notes
 from tests.support.refusals import refused_data
 
 WORDS = {"billing": "invoice, refund", "login": 'a "password"\nreset'}
-ROWS = [
-    {
+
+
+def ticket(k):
+    """Row k of the tables: of each three, two are about billing."""
+    label = "login" if k % 3 == 1 else "billing"
+    return {
         "id": f"T{k}",
         "title": f"no {k % 7}",
         "text": WORDS[label],
         "hours": (k // 8) ** 2,
         "tags": [label, "odd"] if k % 2 else [label],
     }
-    for k in range(40)
-    for label in [list(WORDS)[k % 3 % 2]]
-]
+
+
+ROWS = [ticket(k) for k in range(40)]
 
 
 def table(rows, delimiter=",", separator=";"):
@@ -66,7 +70,13 @@ FILES = {
     "a.parquet": parquet_of(ROWS),
     "b": gzip.compress(parquet_of(ROWS)),
 }
-ALL = TableSettings("title,text", "tags", "id", ";", "hours")
+ALL = TableSettings(
+    text_column="title,text",
+    label_column="tags",
+    id_column="id",
+    label_separator=";",
+    feature_columns="hours",
+)
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -83,7 +93,13 @@ def test_every_format_gives_the_same_rows(write, name):
     assert data.ids.tolist() == [row["id"] for row in ROWS]
     assert data.schema.columns == first.schema.columns
     if name == "a.csv":  # without its heading
-        without = TableSettings("2,3", "5", "1", ";", "4")
+        without = TableSettings(
+            text_column="2,3",
+            label_column="5",
+            id_column="1",
+            label_separator=";",
+            feature_columns="4",
+        )
         again = read(write(FILES[name].partition("\n")[2], name), table=without)
         assert (again.features != data.features).nnz == 0
     counts = dict(zip(data.schema.vocabulary, data.features[0].toarray()[0], strict=False))
@@ -176,7 +192,7 @@ GIVEN = TableSettings(text_column="text")
 
 
 @pytest.mark.parametrize(
-    ("place", "content", "table", "quoted"),
+    ("place", "content", "settings", "quoted"),
     [
         ("a.csv:4", 'label,text\nx,"a\nb"\ny\n', GIVEN, ("1 columns", "2 ")),
         ("a.csv", "label,text\n", GIVEN, "no rows"),
@@ -209,10 +225,10 @@ GIVEN = TableSettings(text_column="text")
         ("a.parquet:1", parquet_of([{"text": "x", "label": b"\xff"}]), GIVEN, '"label"'),
     ],
 )
-def test_mistakes_are_one_line_with_the_line_of_the_file(write, place, content, table, quoted):
+def test_mistakes_are_one_line_with_the_line_of_the_file(write, place, content, settings, quoted):
     name = place.partition(":")[0]
     with refused_data(place, quoting=quoted):
-        read(write(content, name), table=table)
+        read(write(content, name), table=settings)
 
 
 @pytest.mark.parametrize(

@@ -182,7 +182,7 @@ def signal_to_noise(p, noise):
     conditions = Conditions(n_draws=1, n_classes=n)
 
     def slopes(z):
-        """Those of the positive and of the draw, were each class it."""
+        """The slope of each class, as the positive and as the draw."""
         pairs = [evaluate(objective, one_drawn(z, y, y - 1), None, conditions) for y in range(n)]
         positive = [pair.slopes[0, y] for y, pair in enumerate(pairs)]
         drawn = [pairs[(k + 1) % n].slopes[0, k] for k in range(n)]

@@ -38,7 +38,7 @@ class Screen(io.BytesIO):
         return True
 
 
-def shown(show):
+def on_screen(show):
     """What arrives at a terminal that is standard output."""
     screen = Screen()
     out = streams._for_people(io.TextIOWrapper(screen, "utf-8"))
@@ -50,15 +50,15 @@ def shown(show):
 
 def test_results_on_a_terminal_are_escaped():
     clipboard = "\x1b]52;c;cm0gLXJm\x07 text\ttab"
-    assert shown(lambda: print(clipboard)) == "\\x1b]52;c;cm0gLXJm\\x07 text\ttab\n"
+    assert on_screen(lambda: print(clipboard)) == "\\x1b]52;c;cm0gLXJm\\x07 text\ttab\n"
     rows = [("a\nforged row", "1"), ("\x1b[2J", "2")]
-    table = shown(lambda: tables.show(("word", "n"), rows))
+    table = on_screen(lambda: tables.show(("word", "n"), rows))
     assert "a\\nforged row" in table
     assert "\x1b" not in table
 
 
 def test_a_bar_may_draw_over_its_line():
-    assert shown(lambda: print("\rdone 50% \x1b[2J", end="")) == "\rdone 50% \\x1b[2J"
+    assert on_screen(lambda: print("\rdone 50% \x1b[2J", end="")) == "\rdone 50% \\x1b[2J"
 
 
 def test_a_pipe_gets_the_bytes():
@@ -86,7 +86,7 @@ def test_a_formula_is_text_in_a_spreadsheet(text):
 @pytest.mark.parametrize(
     "cell", ["-0.5", "+3", "-8.0 ± 0.1", "-inf", "plain", "a=b", "", "'quoted", -1, None]
 )
-def test_numbers_and_other_text_stay(cell):
+def test_numbers_and_other_text_in_a_spreadsheet_stay_as_they_are(cell):
     assert inert(cell) == cell
 
 
