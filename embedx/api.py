@@ -30,7 +30,7 @@ from embedx.pages import figures
 from embedx.parameters import check_names, fields_of, python_names, typed_settings
 from embedx.report import report as pages
 from embedx.report.settings import ReportSettings
-from embedx.report.words import MIN_WORDS_ON_MAP, WordMap, map_of
+from embedx.report.word_map import MIN_WORDS_ON_MAP, WordMap, map_of, rows_on_map
 from embedx.runtime.progress import reporter
 from embedx.skipgram import estimator as skipgram
 from embedx.skipgram.run import Callback
@@ -343,20 +343,30 @@ def _facts_of(model: "TrainedModel") -> Mapping[str, Any]:
 
 
 def word_map(
-    model: WordVectors, words: int = 1000, *, projection: str | None = None, seed: int = 0
+    model: WordVectors,
+    words: int | Sequence[str] = 1000,
+    *,
+    projection: str | None = None,
+    seed: int = 0,
 ) -> WordMap:
-    """A map of the most frequent words, as on the page of `embedx report`: `to_frame()` has
-    coordinates and clusters, `plot()` draws it.
+    """A map of the most frequent words, or of a list of words, as on the page of `embedx report`:
+    `to_frame()` has coordinates and clusters, `plot()` draws it.
 
-    words       their number, at least 3
+    words       their number, at least 3, or a list of words
     projection  "tsne", the default where scikit-learn is installed, or "pca"
     seed        of the projection and the clusters
     """
     if not isinstance(model, WordVectors):
         raise DataError(type(model).__name__, None, "not word vectors", "give word vectors")
-    n_words = min(words, len(model))
-    if n_words < MIN_WORDS_ON_MAP:
+    settings = ReportSettings(projection=projection, seed=seed)
+    n_frequent = 0
+    asked: Sequence[str] = ()
+    if isinstance(words, int):
+        n_frequent = words
+    else:
+        asked = words
+    rows = rows_on_map(model, n_frequent, asked)
+    if len(rows) < MIN_WORDS_ON_MAP:
         problem = f"a map needs at least {MIN_WORDS_ON_MAP} words"
         raise SettingError("words", words, problem, "give more, or a model with more words")
-    settings = ReportSettings(map_words=n_words, projection=projection, seed=seed)
-    return map_of(model, settings)
+    return map_of(model, rows, settings.projection, settings.seed)

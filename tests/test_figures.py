@@ -1,5 +1,6 @@
 """Results as figures of matplotlib: the data of what is drawn."""
 
+import re
 import sys
 
 import matplotlib as mpl
@@ -178,14 +179,19 @@ def test_a_map_has_the_coordinates_that_it_draws():
     frame = some.to_frame()
     assert list(frame.columns) == ["word", "rank", "count", "x", "y", "cluster", "cluster_name"]
     assert frame["word"].tolist() == words()[:40]
-    assert str(some).splitlines()[0] == "40 words by principal components, 8 clusters:"
+    assert re.match("40 words by principal components, [2-9] clusters:", str(some))
     ax = some.plot()
     for cluster, drawn in enumerate(ax.collections, 1):
         of_cluster = frame[frame["cluster"] == cluster]
         assert drawn.get_offsets().tolist() == of_cluster[["x", "y"]].values.tolist()
         assert set(of_cluster["cluster_name"]) == {drawn.get_label()}
-    with refused("words", kind=SettingError, quoting="3 words"):
-        embedx.word_map(vectors(), 2)
+    assert len(ax.texts) == len(ax.collections)
+    asked = embedx.word_map(vectors(), ["topic3word9", "topic0word0", "topic1word2"])
+    assert asked.words == ["topic0word0", "topic1word2", "topic3word9"]
+    assert asked.to_frame()["rank"].tolist() == [1, 10, 40]
+    for too_few in (2, ["topic0word0"]):
+        with refused("words", kind=SettingError, quoting="3 words"):
+            embedx.word_map(vectors(), too_few)
 
 
 @pytest.mark.parametrize(("settings", "avoids"), [({}, True), ({"format": "sessions"}, False)])

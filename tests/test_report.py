@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import embedx
 from embedx.classification.classifier import load
 from embedx.classification.detail import Detail, Predictions
 from embedx.errors import DataError, InapplicableError
@@ -19,7 +20,14 @@ from embedx.evaluation.words import evaluate
 from embedx.labeled.data import Labels
 from embedx.labeled.read import read
 from embedx.pages import charts
-from embedx.report import confusion, labels as label_pages, projection, runs, words as word_pages
+from embedx.report import (
+    confusion,
+    labels as label_pages,
+    projection,
+    runs,
+    word_map,
+    words as word_pages,
+)
 from embedx.report.contract import PageRequest, different_names
 from embedx.report.report import default_output, report
 from embedx.report.settings import ReportSettings
@@ -281,25 +289,85 @@ def test_a_few_words_have_their_places(n, name):
 
 def test_a_cluster_is_named_by_its_frequent_central_words_without_function_words():
     words_on_map = ["the", "of", "river", "lake", "s", "whom", "city", "town"]
-    avoided = word_pages.function_words(words_on_map * 5)
+    avoided = word_map.function_words(words_on_map * 5)
     assert {"the", "of", "s"} <= avoided
     assert not avoided & {"river", "lake", "city", "town"}
     unit = np.array([[1, 0], [0, 1]] * 4, np.float32)
     cluster = np.array([0, 1] * 4)
-    centres = np.eye(2, dtype=np.float32)
     avoided = {"the", "of", "s"}
-    names = word_pages.naming_words(words_on_map, unit, centres, cluster, avoided)
+    names = word_map.naming_words(words_on_map, unit, cluster, avoided)
     assert names == [["river", "city"], ["lake", "whom", "town"]]
     # a cluster of nothing else is named by what it has
-    names = word_pages.naming_words(
-        ["the", "of"], unit[[0, 0]], centres[:1], np.zeros(2, int), avoided
-    )
+    names = word_map.naming_words(["the", "of"], unit[[0, 0]], np.zeros(2, int), avoided)
     assert names == [["the", "of"]]
 
 
 def test_the_name_of_a_cluster_stands_at_one_of_its_words():
     places = np.array([[0, 0], [0.1, 0], [0.2, 0], [1, 1]])
-    assert word_pages.centres_on_map(places, np.array([0, 0, 0, 1]), 2) == [[0.1, 0], [1, 1]]
+    assert word_map.centres_on_map(places, np.array([0, 0, 0, 1])) == [[0.1, 0], [1, 1]]
+
+
+def test_clusters_are_as_many_as_the_groups_that_the_data_have():
+    rng = np.random.default_rng(0)
+    for n_groups in (2, 5, 9):
+        turn = 2 * np.pi * np.arange(n_groups) / n_groups
+        centres = np.column_stack([np.cos(turn), np.sin(turn)])
+        group = np.sort(rng.integers(0, n_groups, 200))
+        places = centres[group] + 0.05 * rng.normal(size=(200, 2))
+        clusters = word_map.clusters_of(places, 0)
+        assert len({*zip(group.tolist(), clusters.tolist(), strict=True)}) == n_groups
+        sizes = np.bincount(clusters)
+        assert len(sizes) == n_groups
+        assert all(np.diff(sizes) <= 0)
+    # of a square without gaps some names are shown, and of equal places one
+    assert word_map.clusters_of(rng.random((400, 2)), 0).max() > 3
+    assert set(word_map.clusters_of(np.ones((5, 2)), 0)) == {0}
+
+
+def test_the_silhouette_is_that_of_scikit_learn():
+    metrics = pytest.importorskip("sklearn.metrics")
+    rng = np.random.default_rng(0)
+    places = rng.random((60, 2))
+    clusters = rng.integers(0, 5, 60)
+    clusters[0] = 7  # alone in its cluster
+    expected = metrics.silhouette_score(places, clusters)
+    assert word_map.silhouette(places, clusters) == pytest.approx(expected)
+
+
+def test_points_that_would_hide_each_other_are_moved_apart():
+    rng = np.random.default_rng(0)
+    places = np.repeat([[0.0, 0.0], [1.0, 1.0]], 30, axis=0) + 1e-3 * rng.random((60, 2))
+    places[1] = places[0]
+    apart = projection.spread(places)
+    distances = np.linalg.norm(apart[:, None] - apart, axis=2) + np.eye(60)
+    assert distances.min() > 0.02
+    # each stays among those of its group
+    assert (distances.argmin(axis=1) // 30).tolist() == [0] * 30 + [1] * 30
+    assert apart.min() >= 0
+    assert apart.max() <= 1
+    assert projection.spread(np.zeros((1, 2))).tolist() == [[0.5, 0.5]]
+
+
+def test_words_that_are_asked_for_are_on_the_map_though_rare(tmp_path):
+    page = tmp_path / "page.html"
+    asked = ["topic0word10", "topic2word0"]
+    settings = {"words": ",".join(asked), "map_words": 5, "projection": "pca"}
+    report(word_folder(tmp_path / "topics"), page, **settings)
+    on_map = json.loads(Page(page.read_text()).data)
+    assert on_map["n"] == 6
+    assert on_map["words"][:6] == [*words()[:5], "topic0word10"]
+    assert on_map["ranks"] == [1, 2, 3, 4, 5, 41]
+    assert on_map["counts"][5] == 2000
+    assert [on_map["words"][k] for k in on_map["listed"]] == asked
+
+
+def test_function_words_have_no_labels(tmp_path):
+    names = ["the", "lamp", "chair", "of", "desk", "sofa"]
+    model = embedx.WordVectors(names, {"input": topic_vectors()[:6]}, counts=np.arange(6, 0, -1))
+    model.save(tmp_path / "words")
+    report(tmp_path / "words", tmp_path / "page.html", projection="pca", random_words=0)
+    on_map = json.loads(Page((tmp_path / "page.html").read_text()).data)
+    assert [on_map["words"][k] for k in on_map["unlabelled"]] == ["the", "of"]
 
 
 # ---- learning curves

@@ -60,11 +60,12 @@ const offerFiles = (() => {
     const text = new XMLSerializer().serializeToString(copy);
     return text.replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f\ufffe\uffff]/g, "\ufffd");  // what XML cannot have
   };
-  const PNG_SCALE = 4;  // pixels for each of the screen, enough for print
-  const png = (text, name) => {
+  const PRINT_WIDTH = 3600;  // pixels of a picture, 30 cm in print
+  const scaleOf = picture => Math.max(4, Math.ceil(PRINT_WIDTH / picture.viewBox.baseVal.width));
+  const png = (text, name, scale) => {
     const image = new Image(), address = URL.createObjectURL(new Blob([text], {type: "image/svg+xml"}));
     image.addEventListener("load", () => {
-      const canvas = Object.assign(document.createElement("canvas"), {width: PNG_SCALE * image.width, height: PNG_SCALE * image.height});
+      const canvas = Object.assign(document.createElement("canvas"), {width: scale * image.width, height: scale * image.height});
       canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
       URL.revokeObjectURL(address);
       canvas.toBlob(picture => save(picture, "image/png", name));
@@ -92,7 +93,7 @@ const offerFiles = (() => {
         const file = name(block, `.${kind.toLowerCase()}`, about), picture = block.querySelector("svg");
         if (kind === "CSV") save(csv(rows()), "text/csv", file);
         else if (kind === "SVG") save(svg(picture, legend()), "image/svg+xml", file);
-        else png(svg(picture, legend(), PNG_SCALE), file);
+        else png(svg(picture, legend(), scaleOf(picture)), file, scaleOf(picture));
       });
       files.append(button);
     }

@@ -39,7 +39,7 @@ MIN_LOG_TICKS = 3
 # Relative difference of scores that are computed in another order.
 ROUNDING = 1e-9
 # Those of the page; further names are dashed.
-N_COLOURS = 8
+N_COLOURS = 12
 # Of the line at 0 in a chart of differences.
 ZERO_STYLE = "zero dashed"
 # Share of the longest run at its beginning whose scores may be cut off if all later ones are

@@ -22,6 +22,22 @@ from embedx.pages.charts import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+# of groups: those of the page by day
+COLOURS = (
+    "#2868b0",
+    "#c4551a",
+    "#2f7d3b",
+    "#8a4fa8",
+    "#b3263f",
+    "#1b8080",
+    "#8a6d0b",
+    "#5c5c5c",
+    "#b83f8c",
+    "#5c7810",
+    "#4f4fc8",
+    "#7d4a26",
+)
+
 
 # Of a line of a dot plot, which the points of all sides share.
 HEIGHT_OF_SIDES = 0.6
@@ -141,13 +157,33 @@ def points_by_group(
     """
     ax = axes_for(ax)
     for k, name in enumerate(names):
+        colour = COLOURS[k % len(COLOURS)]
         x, y = places[group == k].T
-        ax.scatter(x, y, s=8, label=as_text(name), linewidths=0)
+        ax.scatter(x, y, s=8, label=as_text(name), linewidths=0, color=colour)
+        _write_on_map(ax, (float(np.median(x)), float(np.median(y))), name, colour)
     ax.set_aspect("equal")
     ax.set_xticks([])
     ax.set_yticks([])
     ax.legend(fontsize="small", loc="upper center", bbox_to_anchor=(0.5, 0), ncols=2)
     return ax
+
+
+def _write_on_map(ax: "Axes", place: tuple[float, float], name: str, colour: str) -> None:
+    """A name over the points of its group, part by part below each other."""
+    from matplotlib.patheffects import withStroke
+
+    text = as_text(name).replace(", ", "\n")
+    outline = [withStroke(linewidth=2.5, foreground="white")]
+    ax.text(
+        *place,
+        text,
+        ha="center",
+        va="center",
+        color=colour,
+        fontsize=8,
+        weight="bold",
+        path_effects=outline,
+    )
 
 
 def _error(interval: Interval) -> list[list[float]] | None:

@@ -1,10 +1,10 @@
 // The map of words: drag or arrows move it; wheel, two fingers, buttons, + and - zoom; a click or the search chooses a word.
 {
   const data = JSON.parse(document.getElementById("map-data").textContent);
-  const {titles: words, n, k, counts, neighbours} = data, plane = document.getElementById("plane");
+  const {titles: words, n, k, ranks, counts, neighbours} = data, plane = document.getElementById("plane");
   const search = document.getElementById("search"), matches = document.getElementById("matches");
   const panel = document.getElementById("chosen"), colours = document.getElementById("colours"), key = document.getElementById("key");
-  const margin = 32, most = 400, near = 16, onTheLine = 8, matched = 8, shades = 5;
+  const margin = 48, most = 400, near = 16, onTheLine = 8, matched = 8, shades = 5;
   const make = (name, attributes = {}, text = "") => {
     const svg = ["g", "path", "text", "line", "circle"].includes(name);
     const element = svg ? document.createElementNS("http://www.w3.org/2000/svg", name) : document.createElement(name);
@@ -13,26 +13,36 @@
     return element;
   };
   const isNamed = words.some((title, i) => title !== data.words[i]), ifNamed = cell => isNamed ? [cell] : [];
-  const dots = make("g"), lines = make("g"), labels = make("g"), titleOf = new Map(data.words.map((word, i) => [word, words[i]])),
-    namesOf = c => data.names[c].map(word => titleOf.get(word)), nameOf = c => namesOf(c).join(", ");
-  plane.append(dots, lines, labels);
+  const halos = make("g"), dots = make("g"), lines = make("g"), labels = make("g");
+  const titleOf = new Map(data.words.map((word, i) => [word, words[i]]));
+  const namesOf = c => data.names[c].map(word => titleOf.get(word)), nameOf = c => namesOf(c).join(", ");
+  plane.append(halos, dots, lines, labels);
   const x = data.x, y = data.y.map(each => 1 - each);
   const xStart = Math.min(...x), xSize = Math.max(...x) - xStart || 1;
   const yStart = Math.min(...y), ySize = Math.max(...y) - yStart || 1;
+  // Those that were asked for have labels first, then the others, the most frequent first. Function words have none.
+  const listed = new Set(data.listed), unlabelled = new Set(data.unlabelled);
+  const inOrder = [...listed, ...Array.from({length: n}, (_, i) => i).filter(i => !listed.has(i) && !unlabelled.has(i))];
 
   // Dots are coloured by cluster, or by rank: each shade has as many words on a scale of logarithms.
-  const shadeOf = i => Math.min(shades - 1, Math.floor(shades * Math.log1p(i) / Math.log1p(n)));
+  const lastRank = ranks[n - 1];
+  const shadeOf = i => Math.min(shades - 1, Math.floor(shades * Math.log1p(ranks[i] - 1) / Math.log1p(lastRank)));
   const colourings = {
     cluster: {of: i => `c${data.clusters[i]}`, names: data.names.map((_, c) => [`c${c}`, nameOf(c)])},
     frequency: {of: i => `f${shadeOf(i)}`, names: [...Array(shades).keys()].map(s => {
-      const rank = share => Math.ceil(Math.expm1(share / shades * Math.log1p(n)) - 1e-9);
-      return [`f${s}`, `rank ${(rank(s) + 1).toLocaleString("en")} to ${Math.min(rank(s + 1), n).toLocaleString("en")}`];
+      const rank = share => Math.ceil(Math.expm1(share / shades * Math.log1p(lastRank)) - 1e-9);
+      return [`f${s}`, `rank ${(rank(s) + 1).toLocaleString("en")} to ${Math.min(rank(s + 1), lastRank).toLocaleString("en")}`];
     })},
   };
   function colour() {
     const {of, names} = colourings[colours.value], parts = new Map(names.map(([kind]) => [kind, []]));
     for (let i = n - 1; i >= 0; i--) parts.get(of(i)).push(`M${x[i]} ${y[i]}h0`);
-    dots.replaceChildren(...[...parts].reverse().map(([kind, places]) => make("path", {class: `dots ${kind}`, d: places.join("")})));
+    const pathOf = (kind, places, about) => make("path", {class: `${about} ${kind}`, d: places.join("")});
+    const inReverse = [...parts].reverse();
+    dots.replaceChildren(...inReverse.map(([kind, places]) => pathOf(kind, places, "dots")));
+    // Wide strokes of the same dots run together: the outlines of clusters, in two steps of density.
+    const outlines = about => inReverse.map(([kind, places]) => pathOf(kind, places, about));
+    halos.replaceChildren(...(colours.value === "cluster" ? [...outlines("halo"), ...outlines("halo inner")] : []));
     key.replaceChildren(...names.filter(([, name]) => name).map(([kind, name]) => {
       const item = make("span");
       item.append(make("i", {class: kind}), name);
@@ -72,78 +82,115 @@
     return widths.get(word);
   };
 
-  // The name of a cluster as lines, one below the other, that are placed together: as near to its centre as finds room.
-  const lineHeight = 17, nameScale = 1.4;
-  function placeName(c, isTaken, take) {
-    const some = namesOf(c), half = Math.max(...some.map(widthOf), 1) * nameScale / 2 + 4, tall = some.length * lineHeight / 2 + 2;
-    const [centreX, centreY] = [left + zoom * across * data.centres[c][0], top_ + zoom * down * (1 - data.centres[c][1])];
-    if (centreX < 0 || centreY < 0 || centreX > width || centreY > height) return [];
-    for (let k = 0; k < 240; k++) {  // a spiral
-      const radius = 5 * Math.sqrt(k), angle = 2.4 * k;
-      const x = Math.min(Math.max(centreX + radius * Math.cos(angle) * 1.5, half), width - half);
-      const y = Math.min(Math.max(centreY + radius * Math.sin(angle), tall), height - tall);
-      const cells = cellsOf(x, y, half, tall);
-      if (cells.some(isTaken)) continue;
-      cells.forEach(take);
-      return some.map((word, line) => make("text", {x: x.toFixed(1), y: (y + (line - (some.length - 1) / 2) * lineHeight).toFixed(1),
-        class: `cluster c${c}`}, word));
+  // The picture in squares of a few pixels: how many dots each has, and whether a label covers it.
+  const square = 4;
+  let columns = 1, dotsIn = new Uint16Array(1), isTaken = new Uint8Array(1);
+  function clear() {
+    columns = Math.ceil(width / square);
+    dotsIn = new Uint16Array(columns * Math.ceil(height / square));
+    isTaken = new Uint8Array(dotsIn.length);
+  }
+  const isInside = (x, y) => x >= 0 && y >= 0 && x < width && y < height;
+  const squareAt = (x, y) => Math.floor(y / square) * columns + Math.floor(x / square);
+  function* squaresOf(x, y, half, tall) {
+    for (let row = Math.floor((y - tall) / square); row <= Math.floor((y + tall) / square); row++)
+      for (let column = Math.floor((x - half) / square); column <= Math.floor((x + half) / square); column++) yield row * columns + column;
+  }
+  // The number of dots below a box; infinity where it is cut, or covers another label.
+  function covered(x, y, half, tall) {
+    if (x - half < 0 || y - tall < 0 || x + half >= width || y + tall >= height) return Infinity;
+    let dots = 0;
+    for (const place of squaresOf(x, y, half, tall)) {
+      if (isTaken[place]) return Infinity;
+      dots += dotsIn[place];
     }
-    return [];
+    return dots;
+  }
+  const take = (x, y, half, tall) => { for (const place of squaresOf(x, y, half, tall)) isTaken[place] = 1; };
+
+  // The name of a cluster as lines, one below the other: near its centre, where few dots are. A line leads to it from afar.
+  const lineHeight = 16, nameScale = 1.2, spiral = 500, manyDots = 1e6;
+  function placeName(c) {
+    const some = namesOf(c), half = Math.max(...some.map(widthOf), 1) * nameScale / 2 + 3, tall = some.length * lineHeight / 2 + 1;
+    const [centreX, centreY] = [left + zoom * across * data.centres[c][0], top_ + zoom * down * (1 - data.centres[c][1])];
+    if (!isInside(centreX, centreY)) return [];
+    let best = null, least = Infinity;
+    for (let k = 0; k < spiral; k++) {
+      const radius = 7 * Math.sqrt(k), angle = 2.4 * k, cost = radius * radius / 3000;
+      const x = Math.min(Math.max(centreX + radius * Math.cos(angle) * 1.6, half), width - half - 1);
+      const y = Math.min(Math.max(centreY + radius * Math.sin(angle), tall), height - tall - 1);
+      const all = cost + covered(x, y, half, tall);
+      if (all < least) [best, least] = [[x, y], all];
+      if (cost >= least) break;
+    }
+    if (!best) return [];
+    const [x, y] = best;
+    take(x, y, half, tall);
+    const texts = some.map((word, line) => make("text", {x: x.toFixed(1), y: (y + (line - (some.length - 1) / 2) * lineHeight).toFixed(1),
+      class: `cluster c${c}`}, word));
+    const [endX, endY] = [Math.min(Math.max(centreX, x - half), x + half), Math.min(Math.max(centreY, y - tall), y + tall)];
+    if (Math.hypot(endX - centreX, endY - centreY) < 24) return texts;
+    return [make("line", {x1: endX, y1: endY, x2: centreX, y2: centreY, class: `leader c${c}`}), ...texts];
   }
 
-  // The squares of 8 pixels that a box around a place covers.
-  function cellsOf(x, y, half, tall) {
-    const cells = [];
-    for (let column = Math.floor((x - half) / 8); column <= (x + half) / 8; column++)
-      for (let row = Math.floor((y - tall) / 8); row <= (y + tall) / 8; row++) cells.push(column * 4096 + row);
-    return cells;
+  // A label is beside its dot where it covers nothing; that of a word which must be seen where it covers least.
+  const sides = [[1, 0, 6, 0], [-1, 0, -6, 0], [0, -1, 0, -6], [0, 1, 0, 6], [1, -1, 3, -2], [1, 1, 3, 2], [-1, -1, -3, -2], [-1, 1, -3, 2],
+    [0, -1, 0, -20], [0, 1, 0, 20], [1, 0, 20, 0], [-1, 0, -20, 0]];
+  function placeLabel(i, kind, bearable) {
+    const [toX, toY] = at(i), half = widthOf(words[i]) * (kind === "chosen" ? 1.2 : 1) / 2 + 2, tall = 7;
+    if (!isInside(toX, toY)) return [];
+    let best = null, least = Infinity;
+    for (const [acrossSide, downSide, dx, dy] of sides.slice(0, kind ? sides.length : 8)) {
+      const x = toX + acrossSide * half + dx, y = toY + downSide * tall + dy, dots = covered(x, y, half, tall);
+      if (dots < least) [best, least] = [[x, y], dots];
+      if (dots === 0) break;
+    }
+    if (least > bearable && (kind === "chosen" || kind === "under")) {
+      best ??= [toX, toY - 14];
+      const isShort = 2 * half < width, inside = (value, room, size) => Math.min(Math.max(value, room), size - room - 1);
+      best = [isShort ? inside(best[0], half, width) : best[0], inside(best[1], 10, height)];
+    } else if (least > bearable) return [];
+    const [x, y] = best;
+    take(x, y, half, tall);
+    return [make("text", {x: x.toFixed(1), y: y.toFixed(1), class: kind, "data-word": i}, words[i])];
   }
 
-  // The chosen word, its neighbours and the word under the pointer have labels, which keep within the map; then, as many as find
-  // room, the others, the most frequent first. A neighbour's label is where it finds room beside its place.
+  // The chosen word, its neighbours and the word under the pointer have labels; then, where these cover nothing, names of
+  // clusters and the others.
   function draw() {
     waiting = false;
     if (width === 1) return;  // not laid out yet
-    dots.setAttribute("transform", `translate(${left} ${top_}) scale(${zoom * across} ${zoom * down})`);
-    const close = chosen < 0 ? [] : own(chosen), taken = new Set(), shown = [];
-    const place = (i, kind) => {
-      const [toX, toY] = at(i), half = widthOf(words[i]) * (kind === "chosen" ? 1.2 : 1) / 2 + 3;
-      if (toX < 0 || toY < 0 || toX > width || toY > height) return;
-      const isShort = 2 * half < width, inside = (value, room, size) => Math.min(Math.max(value, room), size - room);
-      const cellsAt = (x, y) => cellsOf(x, y, half, 7);
-      const beside = kind === "near" ? [[half + 6, 0], [-half - 6, 0], [0, -13], [0, 13], [half + 4, -10], [half + 4, 10],
-        [-half - 4, -10], [-half - 4, 10], [0, -24], [0, 24], [half + 4, -22], [-half - 4, 22]] : [[0, -10]];
-      let free = null;
-      for (const [dx, dy] of beside) {
-        const x = kind && isShort ? inside(toX + dx, half, width) : toX + dx, y = kind ? inside(toY + dy, 10, height) : toY + dy;
-        if (!kind && (x < half || x > width - half || y < 8 || y > height - 8)) return;  // it would be cut
-        const cells = cellsAt(x, y);
-        if (!cells.some(cell => taken.has(cell))) { free = [x, y, cells]; break; }
-        if (!free && (kind === "chosen" || kind === "under")) free = [x, y, cells];
-      }
-      if (!free) return;
-      for (const cell of free[2]) taken.add(cell);
-      shown.push(make("text", {x: free[0].toFixed(1), y: free[1].toFixed(1), class: kind, "data-word": i}, words[i]));
-    };
+    for (const group of [halos, dots]) group.setAttribute("transform", `translate(${left} ${top_}) scale(${zoom * across} ${zoom * down})`);
+    const spacing = zoom * Math.sqrt(across * down * xSize * ySize / n), wide = Math.min(Math.max(1.7 * spacing, 16), 110);
+    plane.style.setProperty("--halo", `${wide.toFixed(1)}px`);
+    clear();
+    let inView = 0;
+    for (let i = 0; i < n; i++) {
+      const [x, y] = at(i);
+      if (!isInside(x, y)) continue;
+      dotsIn[squareAt(x, y)]++;
+      inView++;
+    }
+    const close = chosen < 0 ? [] : own(chosen);
     const first = new Map([[chosen, "chosen"], [under, "under"], ...close.map(i => [i, i === under ? "under" : "near"])]);
     if (chosen >= 0) first.set(chosen, "chosen");
     first.delete(-1);
-    for (const i of close) for (const cell of (([x, y]) => [Math.floor(x / 8) * 4096 + Math.floor(y / 8)])(at(i))) taken.add(cell);
-    for (const [i, kind] of first) place(i, kind);
-    const names = [];
+    const shown = [], names = [];
+    for (const [i, kind] of first) shown.push(...placeLabel(i, kind, kind === "near" ? 3 : 0));
+    for (const i of listed) if (!first.has(i)) shown.push(...placeLabel(i, "listed", manyDots));
     if (colours.value === "cluster" && chosen < 0)
-      for (let c = 0; c < data.names.length; c++) names.push(...placeName(c, cell => taken.has(cell), cell => taken.add(cell)));
-    for (let i = 0; i < n; i++) if (!first.has(i)) place(i, "");
+      for (let c = 0; c < data.names.length; c++) names.push(...placeName(c));
+    for (const i of inOrder) if (!first.has(i) && !listed.has(i)) shown.push(...placeLabel(i, "", inView > 500 ? 1 : 0));
     plane.classList.toggle("has-chosen", chosen >= 0);
     labels.replaceChildren(...shown.reverse(), ...names);
     lines.replaceChildren(...close.flatMap(i => {
       const [[x1, y1], [x2, y2]] = [at(chosen), at(i)];
       return [make("line", {x1, y1, x2, y2}), make("circle", {cx: x2, cy: y2, r: 4, class: i < n ? "" : "between"})];
-    }));
+    }), ...data.listed.map(i => make("circle", {cx: at(i)[0], cy: at(i)[1], r: 4.5, class: "listed"})));
   }
 
   const about = i => [
-    `rank ${(i + 1).toLocaleString("en")}`, ...(counts.length ? [`${counts[i].toLocaleString("en")} times`] : []),
+    `rank ${ranks[i].toLocaleString("en")}`, ...(counts.length ? [`${counts[i].toLocaleString("en")} times`] : []),
   ];
 
   function choose(i, goThere = false) {
@@ -264,7 +311,7 @@
   offerFiles(plane.parentElement, ["CSV", "SVG", "PNG"], document.getElementById("map"), {
     about: `map of ${data.noun}s`,
     rows: () => [[data.noun, ...ifNamed("name"), "rank", "count", "x", "y", "cluster", "cluster name"], ...words.slice(0, n).map((word, i) =>
-      [data.words[i], ...ifNamed(word), i + 1, counts[i] ?? "", data.x[i], data.y[i], data.clusters[i] + 1, nameOf(data.clusters[i])].map(String))],
+      [data.words[i], ...ifNamed(word), ranks[i], counts[i] ?? "", data.x[i], data.y[i], data.clusters[i] + 1, nameOf(data.clusters[i])].map(String))],
     legend: () => [...key.children].map(item => [getComputedStyle(item.firstChild).backgroundColor, item.textContent]),
   });
 

@@ -6,6 +6,7 @@ import importlib.util
 
 import numpy as np
 from numpy import float64, ndarray
+from scipy.spatial import KDTree
 
 from embedx.errors import Setting, SettingError
 
@@ -24,6 +25,14 @@ MIN_DIRECTIONS = 5
 # grows with the cosine
 N_NEAREST = 3
 SHARPNESS = 20.0
+
+# Points of a map are apart by this times the mean distance of n points in a square; the number of
+# steps in which they are pushed, and how much of what is missing a step adds. Nearer than EQUAL of
+# that distance, points have no direction.
+SPACING = 0.55
+N_PUSHES = 60
+PUSH = 0.3
+EQUAL = 1e-3
 
 
 def chosen(name: str | None) -> str:
@@ -51,13 +60,45 @@ def project(vectors: ndarray, name: str, seed: int) -> ndarray:
 
     vectors  float32 (n, dim)
     """
-    length = np.linalg.norm(vectors, axis=1, keepdims=True)
-    unit = np.divide(vectors, length, out=np.zeros_like(vectors, np.float32), where=length > 0)
-
+    unit = directions(vectors)
     has_neighbourhoods = len(np.unique(unit, axis=0)) >= MIN_DIRECTIONS
     by_neighbourhoods = name == "tsne" and has_neighbourhoods
     places = by_tsne(unit, seed) if by_neighbourhoods else by_pca(unit)
+    return in_unit_square(places)
 
+
+def directions(vectors: ndarray) -> ndarray:
+    """The vectors at length 1, float32 (n, dim); zeros where they are zeros."""
+    length = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return np.divide(vectors, length, out=np.zeros_like(vectors, np.float32), where=length > 0)
+
+
+def spread(places: ndarray) -> ndarray:
+    """The places with those that are close to each other moved apart, so that each is seen.
+
+    places  float64 (n, 2), between 0 and 1
+    """
+    places = places.copy()
+    apart = SPACING / np.sqrt(len(places))
+    rng = np.random.default_rng(0)
+    for _ in range(N_PUSHES):
+        first, second = KDTree(places).query_pairs(apart, output_type="ndarray").T
+        if len(first) == 0:
+            break
+        gap = places[second] - places[first]
+        distance = np.linalg.norm(gap, axis=1, keepdims=True)
+        # equal places are moved apart in any direction
+        is_equal = distance[:, 0] < EQUAL * apart
+        gap[is_equal] = EQUAL * apart * rng.normal(size=(int(is_equal.sum()), 2))
+        distance = np.linalg.norm(gap, axis=1, keepdims=True)
+        push = PUSH * gap * (apart / distance - 1)
+        np.add.at(places, first, -push)
+        np.add.at(places, second, push)
+    return in_unit_square(places)
+
+
+def in_unit_square(places: ndarray) -> ndarray:
+    """The places between 0 and 1 and around the middle; the longer side has length 1."""
     low = places.min(axis=0)
     high = places.max(axis=0)
     size = float((high - low).max()) or 1.0

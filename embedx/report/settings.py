@@ -14,7 +14,8 @@ class ReportSettings(Settings):
 
     words: str | None = param(
         None,
-        "word vectors: list the nearest neighbours of these words, separated by commas: city,music",
+        "word vectors: list the nearest neighbours of these words, separated by commas, and mark"
+        " them on the map: city,music",
     )
     random_words: int = param(
         12,
