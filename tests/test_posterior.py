@@ -157,12 +157,11 @@ def test_probabilities_are_those_of_the_saved_model_and_sum_to_one(tmp_path):
     assert np.array_equal(again.predict_proba(features[:3]), p[:3])
 
 
-def test_without_held_out_rows_the_prior_is_that_of_the_l2_penalty():
+def test_without_held_out_rows_scores_have_the_variance_1_before_training():
     data = DATA["dense"][0]
-    model = SoftmaxClassifier(posterior="gaussian", l2=1e-3).fit(data.features, data.labels.ids)
-    assert model.classifier_.facts["prior_variance"] == pytest.approx(1 / (300 * 1e-3))
-    with refused("posterior", "prior_variance"):
-        classifier_of(calibration=0.0)
+    model = SoftmaxClassifier(posterior="gaussian").fit(data.features, data.labels.ids)
+    mean_square = np.square(data.features).sum(axis=1).mean()
+    assert model.classifier_.facts["prior_variance"] == pytest.approx(1 / mean_square, rel=1e-3)
 
 
 def test_new_rows_narrow_what_the_old_ones_told():

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 
 from embedx import optimizers, samplers
-from embedx.classification.calibration import n_held_out
 from embedx.classification.label_weights import (
     refuse_propensity,
     refuse_settings_of_weights,
@@ -170,7 +169,7 @@ def refuse_dual(settings: ClassifySettings, problem: Problem) -> SettingError | 
 
 
 def refuse_posterior(settings: ClassifySettings, problem: Problem) -> SettingError | None:
-    """Gaussian weights need a softmax of inner products, and the variance of their prior."""
+    """Gaussian weights need a softmax of inner products."""
     if settings.posterior != GAUSSIAN:
         return None
     objective = problem.objective
@@ -182,12 +181,6 @@ def refuse_posterior(settings: ClassifySettings, problem: Problem) -> SettingErr
     if settings.score == EUCLIDEAN:
         needs: Text = ("needs ", Setting("score", INNER_PRODUCT))
         return SettingError("posterior", GAUSSIAN, needs, "leave one of them out")
-    n_calibrating = n_held_out(len(problem.data), settings.calibration)
-    holds_out = settings.validation is not None or n_calibrating > 0
-    if not (holds_out or settings.prior_variance or settings.l2 or "variance" in problem.former):
-        no_rows = "no rows are held out to choose the variance of its prior"
-        give = ("give ", Setting("prior_variance", 1.0), " or ", Setting("l2", 1e-5))
-        return SettingError("posterior", GAUSSIAN, no_rows, give)
     return None
 
 

@@ -144,7 +144,7 @@ class ClassifySettings(TrainingSettings):
     prior_variance: float | None = param(
         None,
         "with --posterior gaussian: variance of a weight that no row tells; by default the best on"
-        " held-out rows, without any 1 / (rows × l2)",
+        " held-out rows, without any 1 / mean |x|²",
         above=0.0,
         by_set=True,
     )

@@ -19,6 +19,8 @@ from embedx.runtime.progress import Progress
 # Variances of the prior that are tried, in units of 1 / mean |x|², until one is worse than the one
 # before.
 PRIORS = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
+# Without held-out rows.
+USUAL_PRIOR = 1.0
 
 
 def fit(
@@ -51,8 +53,7 @@ def fit(
         prior = _best_prior(classifier, information, input_length(h), unseen, settings.threads)
         progress.note(f"the prior of the weights has the variance {prior:.3g}, by held-out rows")
     elif prior is None:
-        assert settings.l2
-        prior = 1 / (len(row_weights) * settings.l2)
+        prior = USUAL_PRIOR / input_length(h) ** 2
     _set_variances(classifier, information, prior)
 
 
