@@ -689,3 +689,14 @@ def test_labels_are_tuned_on_validation_rows_and_need_some():
         LabelledData(["digits"], {}, CompareSettings(tune=0.5, validation="0")).prepare(
             comparison.Silent()
         )
+
+
+def test_objectives_are_compared_without_neighbours_unless_one_names_some(tmp_path):
+    """Blended with the labels of the same neighbours, objectives would differ less."""
+    file = tmp_path / "rows.txt"
+    file.write_text("__label__a one\n__label__b two\n" * 20)
+    data = LabelledData([str(file)], {}, CompareSettings(epochs=1), test=str(file))
+    data.check(["softmax", "ova:neighbours=10"])
+    data.prepare(Silent())
+    assert data.request("softmax").typed["neighbours"] == "none"
+    assert data.request("ova:neighbours=10").typed["neighbours"] == "10"

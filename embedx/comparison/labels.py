@@ -12,7 +12,7 @@ from embedx.classification.label_weights import is_labelwise
 from embedx.classification.objective_choice import new_objective
 from embedx.classification.problem import Problem, given_names
 from embedx.classification.resolve import resolve
-from embedx.classification.settings import ClassifySettings, share_of_rows
+from embedx.classification.settings import NONE, ClassifySettings, share_of_rows
 from embedx.comparison.data import Data
 from embedx.comparison.settings import LABEL_SETTINGS, CompareSettings
 from embedx.errors import DataError, InapplicableError, Setting
@@ -158,8 +158,10 @@ class LabelledData(Data):
         return converging
 
     def _options_of_runs(self, n_training_rows: int) -> dict[str, Any]:
-        """The validation data."""
-        options: dict[str, Any] = {}
+        """The validation data, and no neighbours: blended with the labels of the same neighbours,
+        objectives would differ less than they do. A variant may name some.
+        """
+        options: dict[str, Any] = {"neighbours": NONE}
         default_share = min(VALIDATION_SHARE, MAX_VALIDATION_ROWS / n_training_rows)
         validation = self.settings.validation or f"{default_share:.3g}"
         if share_of_rows(validation) != 0:

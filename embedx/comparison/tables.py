@@ -15,8 +15,8 @@ MEGABYTE = 1e6
 DASH = "-"
 NOTE = (
     " ± beside a score: half of its 95 % interval; beside a difference: its standard error."
-    " Objectives share a rank unless they differ significantly (Student's t at 5 %, with Holm's"
-    " correction for all pairs of objectives)."
+    " A rank is one more than the number of objectives that are significantly better (Student's t"
+    " at 5 %, with Holm's correction for all pairs of objectives)."
 )
 
 
