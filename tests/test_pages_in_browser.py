@@ -303,8 +303,8 @@ def test_zooming_moves_words_apart_and_dragging_moves_all_alike(word_map):
         assert len(common) > 1
         return spread(after, common) / spread(before, common)
 
-    assert zoom(find(word_map, "#zoom-in")[0].click) == pytest.approx(1.5, rel=0.02)
-    assert zoom(find(word_map, "#zoom-out")[0].click) == pytest.approx(1 / 1.5, rel=0.02)
+    assert zoom(find(word_map, "#zoom-in")[0].click) == pytest.approx(1.5, rel=0.06)
+    assert zoom(find(word_map, "#zoom-out")[0].click) == pytest.approx(1 / 1.5, rel=0.06)
     origin = ScrollOrigin.from_element(plane)
     assert zoom(ActionChains(word_map).scroll_from_origin(origin, 0, -200).perform) > 1.1
     assert zoom(find(word_map, "#zoom-reset")[0].click) < 0.9

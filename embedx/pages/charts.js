@@ -28,17 +28,15 @@ const offerFiles = (() => {
   const inert = cell => cell.length > 1 && /^[=+\-@\t\r\n]/.test(cell) && !isNumber(cell) ? `'${cell}` : cell;
   const quoted = cell => /[",\r\n]/.test(cell) ? `"${cell.replaceAll('"', '""')}"` : cell;
   const csv = rows => rows.map(row => row.map(cell => quoted(inert(cell))).join(",") + "\n").join("");
-  const svg = (picture, legend = [], scale = 1) => {  // with its style, so that it looks the same elsewhere
+  const svg = (picture, legend = []) => {  // with its style, so that it looks the same elsewhere
     const copy = picture.cloneNode(true), box = picture.viewBox.baseVal;
     const used = ["fill", "fill-opacity", "stroke", "stroke-opacity", "stroke-width", "stroke-dasharray", "stroke-linecap",
-      "stroke-linejoin", "vector-effect", "font-size", "font-family", "font-weight", "font-style", "text-anchor",
+      "stroke-linejoin", "font-size", "font-family", "font-weight", "font-style", "text-anchor",
       "dominant-baseline", "paint-order", "opacity"];
     const [from, to] = [picture, copy].map(each => [...each.querySelectorAll("*")]);
     from.forEach((each, i) => {
       const style = getComputedStyle(each);
       for (const name of used) to[i].style.setProperty(name, style.getPropertyValue(name));
-      // such a stroke keeps its pixels however much the picture is enlarged
-      if (style.vectorEffect === "non-scaling-stroke") to[i].style.strokeWidth = `${scale * parseFloat(style.strokeWidth)}px`;
       for (const name of ["class", "data-row"]) to[i].removeAttribute(name);
     });
     const height = box.height + (legend.length ? 12 + 20 * legend.length : 0);
@@ -93,7 +91,7 @@ const offerFiles = (() => {
         const file = name(block, `.${kind.toLowerCase()}`, about), picture = block.querySelector("svg");
         if (kind === "CSV") save(csv(rows()), "text/csv", file);
         else if (kind === "SVG") save(svg(picture, legend()), "image/svg+xml", file);
-        else png(svg(picture, legend(), scaleOf(picture)), file, scaleOf(picture));
+        else png(svg(picture, legend()), file, scaleOf(picture));
       });
       files.append(button);
     }

@@ -34,15 +34,16 @@
       return [`f${s}`, `rank ${(rank(s) + 1).toLocaleString("en")} to ${Math.min(rank(s + 1), lastRank).toLocaleString("en")}`];
     })},
   };
+  let parts = [];  // of each colour: its words and the paths that draw their dots
   function colour() {
-    const {of, names} = colourings[colours.value], parts = new Map(names.map(([kind]) => [kind, []]));
-    for (let i = n - 1; i >= 0; i--) parts.get(of(i)).push(`M${x[i]} ${y[i]}h0`);
-    const pathOf = (kind, places, about) => make("path", {class: `${about} ${kind}`, d: places.join("")});
-    const inReverse = [...parts].reverse();
-    dots.replaceChildren(...inReverse.map(([kind, places]) => pathOf(kind, places, "dots")));
+    const {of, names} = colourings[colours.value], members = new Map(names.map(([kind]) => [kind, []]));
+    for (let i = n - 1; i >= 0; i--) members.get(of(i)).push(i);
     // Wide strokes of the same dots run together: the outlines of clusters, in two steps of density.
-    const outlines = about => inReverse.map(([kind, places]) => pathOf(kind, places, about));
-    halos.replaceChildren(...(colours.value === "cluster" ? [...outlines("halo"), ...outlines("halo inner")] : []));
+    const outlines = colours.value === "cluster" ? ["halo", "halo inner"] : [];
+    const drawn = about => kind => make("path", {class: `${about} ${kind}`});
+    parts = [...members].reverse().map(([kind, some]) => ({some, dots: drawn("dots")(kind), halos: outlines.map(about => drawn(about)(kind))}));
+    dots.replaceChildren(...parts.map(part => part.dots));
+    halos.replaceChildren(...outlines.flatMap((_, step) => parts.map(part => part.halos[step])));
     key.replaceChildren(...names.filter(([, name]) => name).map(([kind, name]) => {
       const item = make("span");
       item.append(make("i", {class: kind}), name);
@@ -82,19 +83,22 @@
     return widths.get(word);
   };
 
-  // The picture in squares of a few pixels: how many dots each has, and whether a label covers it.
+  // The picture in squares of a few pixels, which move with the map, so that labels stay where they are while it is dragged: how
+  // many dots each has, and whether a label covers it.
   const square = 4;
-  let columns = 1, dotsIn = new Uint16Array(1), isTaken = new Uint8Array(1);
+  let columns = 1, dotsIn = new Uint16Array(1), isTaken = new Uint8Array(1), firstX = 0, firstY = 0;
   function clear() {
-    columns = Math.ceil(width / square);
-    dotsIn = new Uint16Array(columns * Math.ceil(height / square));
+    [firstX, firstY] = [left, top_].map(start => ((start % square) + square) % square - square);
+    columns = Math.ceil(width / square) + 2;
+    dotsIn = new Uint16Array(columns * (Math.ceil(height / square) + 2));
     isTaken = new Uint8Array(dotsIn.length);
   }
   const isInside = (x, y) => x >= 0 && y >= 0 && x < width && y < height;
-  const squareAt = (x, y) => Math.floor(y / square) * columns + Math.floor(x / square);
+  const columnAt = x => Math.floor((x - firstX) / square), rowAt = y => Math.floor((y - firstY) / square);
+  const squareAt = (x, y) => rowAt(y) * columns + columnAt(x);
   function* squaresOf(x, y, half, tall) {
-    for (let row = Math.floor((y - tall) / square); row <= Math.floor((y + tall) / square); row++)
-      for (let column = Math.floor((x - half) / square); column <= Math.floor((x + half) / square); column++) yield row * columns + column;
+    for (let row = rowAt(y - tall); row <= rowAt(y + tall); row++)
+      for (let column = columnAt(x - half); column <= columnAt(x + half); column++) yield row * columns + column;
   }
   // The number of dots below a box; infinity where it is cut, or covers another label.
   function covered(x, y, half, tall) {
@@ -109,7 +113,7 @@
   const take = (x, y, half, tall) => { for (const place of squaresOf(x, y, half, tall)) isTaken[place] = 1; };
 
   // The name of a cluster as lines, one below the other: near its centre, where few dots are. A line leads to it from afar.
-  const lineHeight = 16, nameScale = 1.2, spiral = 500, manyDots = 1e6;
+  const outside = 120, lineHeight = 16, nameScale = 1.2, spiral = 500, manyDots = 1e6;
   function placeName(c) {
     const some = namesOf(c), half = Math.max(...some.map(widthOf), 1) * nameScale / 2 + 3, tall = some.length * lineHeight / 2 + 1;
     const [centreX, centreY] = [left + zoom * across * data.centres[c][0], top_ + zoom * down * (1 - data.centres[c][1])];
@@ -160,7 +164,11 @@
   function draw() {
     waiting = false;
     if (width === 1) return;  // not laid out yet
-    for (const group of [halos, dots]) group.setAttribute("transform", `translate(${left} ${top_}) scale(${zoom * across} ${zoom * down})`);
+    for (const {some, dots, halos} of parts) {
+      const points = some.map(at).filter(([x, y]) => x > -outside && y > -outside && x < width + outside && y < height + outside);
+      const d = points.map(([x, y]) => `M${x.toFixed(1)} ${y.toFixed(1)}h0`).join("");
+      for (const path of [dots, ...halos]) path.setAttribute("d", d);
+    }
     const spacing = zoom * Math.sqrt(across * down * xSize * ySize / n), wide = Math.min(Math.max(1.7 * spacing, 16), 110);
     plane.style.setProperty("--halo", `${wide.toFixed(1)}px`);
     clear();

@@ -9,7 +9,12 @@ from embedx.evaluation.answers import ConfusionMatrix
 from embedx.pages.charts import LETTER_WIDTH, shortened
 
 # pixels
-CELL = 18
+MIN_CELL = 18
+MAX_CELL = 48
+# of the picture, if cells can be of that size
+SIZE = 300
+# from this size on a cell shows its number of rows
+CELL_WITH_NUMBER = 30
 LABEL_MARGIN = 10
 TITLE_HEIGHT = 24
 MIN_OPACITY = 0.12
@@ -21,7 +26,8 @@ def heatmap(names: Sequence[str], matrix: ConfusionMatrix) -> dict[str, Any]:
     names  those of the labels of the matrix
     """
     left = LABEL_MARGIN + TITLE_HEIGHT + LETTER_WIDTH * max(len(shortened(name)) for name in names)
-    size = CELL * len(names)
+    cell = max(MIN_CELL, min(MAX_CELL, SIZE // len(names)))
+    size = cell * len(names)
     cells = []
     for row, column in np.argwhere(matrix.rows).tolist():
         n = int(matrix.rows[row, column])
@@ -31,8 +37,8 @@ def heatmap(names: Sequence[str], matrix: ConfusionMatrix) -> dict[str, Any]:
             style = "c0"
         cells.append(
             {
-                "x": left + CELL * column,
-                "y": CELL * row,
+                "x": left + cell * column,
+                "y": cell * row,
                 "opacity": round(MIN_OPACITY + (1 - MIN_OPACITY) * share, 2),
                 "style": style,
                 "row": [names[row], names[column], n, round(share, 4)],
@@ -48,9 +54,10 @@ def heatmap(names: Sequence[str], matrix: ConfusionMatrix) -> dict[str, Any]:
         "id": "confusion",
         "columns": ["label", "best prediction", "rows", "share of the label's rows"],
         "size": size,
-        "cell": CELL,
+        "cell": cell,
+        "has_numbers": cell >= CELL_WITH_NUMBER,
         "left": left,
-        "names": [(CELL * k + CELL // 2, shortened(name)) for k, name in enumerate(names)],
+        "names": [(cell * k + cell // 2, shortened(name)) for k, name in enumerate(names)],
         "cells": cells,
         "width": left + size + LABEL_MARGIN,
         "height": size + left,

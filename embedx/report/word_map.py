@@ -3,7 +3,6 @@ clusters that have names.
 """
 
 import importlib.util
-import itertools
 import math
 import warnings
 from collections.abc import Mapping, Sequence, Set
@@ -32,10 +31,10 @@ SHARE_OF_FUNCTION_WORDS = 0.05
 # Points by which numbers of clusters are compared: time and memory grow with their square.
 MAX_COMPARED = 2000
 N_STARTS = 8
-# From this silhouette on clusters are told apart (Kaufman & Rousseeuw 1990); below it, how much
-# lower than the highest one may be.
+# Points of a cluster on average, at least.
+MIN_SIZE = 5
+# From this silhouette on clusters are told apart (Kaufman & Rousseeuw 1990).
 GAPS = 0.5
-TOLERANCE = 0.04
 
 # by word: its nearest words with their cosines
 Neighbours = Mapping[str, Sequence[tuple[str, float]]]
@@ -128,22 +127,23 @@ def map_of(vectors: WordVectors, rows: np.ndarray, projected_by: str | None, see
 def clusters_of(places: np.ndarray, seed: int) -> np.ndarray:
     """The cluster of each place by k-means, int32 (n,), the largest first.
 
-    There are 2 to N_COLOURS clusters, as many as have the highest silhouette. Words are mostly
-    without gaps: where no number has a silhouette above GAPS, all are nearly alike, and it is the
-    largest of those that are nearly the best.
+    There are as many of 2 to N_COLOURS clusters as have the highest silhouette. Words are mostly
+    without gaps: where no number has a silhouette above GAPS, none is right, and there are as many
+    as have names of their own.
 
     places  float64 (n, 2)
     """
     rng = np.random.default_rng(seed)
     n_different = len(np.unique(places, axis=0))
     compared = rng.permutation(len(places))[:MAX_COMPARED]
-    numbers = range(2, max(min(N_COLOURS, n_different - 1), 2) + 1)
+    most = min(N_COLOURS, n_different - 1, len(places) // MIN_SIZE)
+    numbers = range(2, max(most, 2) + 1)
     divisions = [divided(places, n_clusters, seed) for n_clusters in numbers]
     scores = [silhouette(places[compared], clusters[compared]) for clusters in divisions]
-    lowest = max(scores)
-    if lowest < GAPS:
-        lowest -= TOLERANCE
-    return by_size([*itertools.compress(divisions, np.array(scores) >= lowest)][-1])
+    best = int(np.argmax(scores))
+    if scores[best] < GAPS:
+        best = -1
+    return by_size(divisions[best])
 
 
 def divided(places: np.ndarray, n_clusters: int, seed: int) -> np.ndarray:

@@ -84,6 +84,15 @@ def requested(driver):
 
 def take_picture(driver, file, of=None):
     """Save what the whole page looks like, or an element of it."""
+    page_size = (
+        "const page = document.documentElement; return [page.clientWidth, page.scrollHeight]"
+    )
+    width, height = driver.execute_script(page_size)
+    size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
+    # what is out of view is not painted anew
+    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    wait_for_paint = "const done = arguments[0]; requestAnimationFrame(() => setTimeout(done, 500))"
+    driver.execute_async_script(wait_for_paint)
     if of is None:
         script = (
             "const {width, height} = document.documentElement.getBoundingClientRect(); return [0,"
