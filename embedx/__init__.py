@@ -1,11 +1,11 @@
-"""embedx: word embeddings and classifiers with huge label sets, in one engine whose output layer is
-a flag.
+"""embedx: trains word embeddings and classifiers with huge label sets, in one engine; the objective
+of the output layer is an option.
 """
 
 import os
 from typing import TYPE_CHECKING, Any
 
-# Compiled kernels are kept under a hash of the sources, and help is made from them.
+# Compiled kernels are cached under a hash of the source files, and the help is generated from them.
 if not (__file__.endswith(".py") and os.path.isfile(__file__)):
     raise ImportError(
         f"embedx needs its source files, which {os.path.dirname(__file__)} is without; install it"
@@ -73,8 +73,8 @@ def __dir__() -> list[str]:
 if not TYPE_CHECKING:  # to whom everything would be known
 
     def __getattr__(name: str) -> Any:
-        """Import on first use, so that reading a model needs numpy alone and `embedx --help`
-        nothing at all.
+        """Import on first use, so that reading a model imports numpy only, and `embedx --help`
+        nothing.
         """
         if name == "__version__":
             from importlib.metadata import version

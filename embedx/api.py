@@ -76,8 +76,8 @@ def train(
 
     corpora    files, patterns, directories, URLs or names of corpora, one or a list, or token lists
     output     the model folder to write, if any
-    overwrite  whether it may replace a model
-    verbose    whether to report progress on standard error
+    overwrite  replace a model that exists there
+    verbose    report progress on standard error
     callbacks  as of `SkipGram.fit`
     """
     trainer = skipgram.SkipGram(objective, cache_dir=cache_dir, verbose=verbose, **settings)
@@ -102,14 +102,15 @@ def classify(
     """Train a classifier on labelled data in a file, as `embedx classify` does. For arrays see
     `SoftmaxClassifier`.
 
-    train         any file that `embedx classify` reads, or several, and `train_labels` beside them
+    train         any file that `embedx classify` reads, or several; `train_labels` are their
+                  labels, if in another file
     objective     by default chosen from the data, as `embedx classify` does
     output        the model folder to write, if any, and `overwrite` as of `train`
     settings      those of `embedx classify` by name
 
-    The classifier's `predict`, `predict_proba`, `top_k` and `predict_set` take rows as they are,
-    and answer as `embedx predict` does: texts, records or a data frame with the columns of a table,
-    or arrays. With scikit-learn, `SoftmaxClassifier.load(output)` is the same model.
+    The classifier's `predict`, `predict_proba`, `top_k` and `predict_set` take raw rows (texts,
+    records, a data frame with the columns of a table, or arrays) and answer as `embedx predict`
+    does. With scikit-learn, `SoftmaxClassifier.load(output)` is the same model.
     """
     check_names("classify", settings, CLASSIFY)
     files = [train] if isinstance(train, str | Path) else train
@@ -131,9 +132,9 @@ def classify(
 
 @contextlib.contextmanager
 def _reserved(output: str | Path | None, overwrite: bool) -> Iterator[None]:
-    """A lock on the output, if there is one, while it is computed.
+    """Lock the output, if any, while it is computed.
 
-    Raises `EmbedxError` if it cannot be written, or another run writes it.
+    Raises `EmbedxError` if it cannot be written, or another run is writing it.
     """
     if output is None:
         yield
@@ -196,8 +197,8 @@ def evaluate(
     verbose: bool = False,
     **tests: Any,
 ) -> Report | LabelReport:
-    """The scores of a model, or of the model in a folder or file, as `embedx eval` has them.
-    `to_frame()` gives them as a `pandas.DataFrame`.
+    """The scores of a model, or of the model in a folder or file, as computed by `embedx eval`.
+    `to_frame()` returns them as a `pandas.DataFrame`.
 
     against  another model, or a list, scored on the same items, with the differences
 
@@ -216,8 +217,8 @@ def evaluate(
     y             the label of each row, as `predict` gives it, or its labels: a list for each row,
                   or an indicator matrix. None: the label column of X
     label_column  of a table, by default that of the training data
-    predictions   a file with the labels that another program suggests for the same rows, scored
-                  beside the model
+    predictions   a file with the labels that another program predicts for the same rows, scored in
+                  addition to the model
     """
     models = [model, *(against if isinstance(against, list | tuple) else [against])]
     for_labels = {
@@ -251,7 +252,7 @@ def evaluate(
 
 
 def _check_in_memory(X: Any, **files: Any) -> None:
-    """Raise `EmbedxError` where X names a file, or files are named beside it."""
+    """Raise `EmbedxError` if X is the name of a file, or files are given in addition to X."""
     if isinstance(X, str | Path):
         remedy = ("if it is the name of a file, give ", Setting("test", str(X)))
         raise DataError("X", None, "a single string, not rows", remedy)
@@ -266,17 +267,17 @@ def _check_none(tests: Mapping[str, Any], problem: str) -> None:
 
 
 def _has_words(model: "AnyModel") -> bool:
-    """Whether a model is of word vectors."""
+    """Whether a model has word vectors."""
     if isinstance(model, str | Path):
         return task_of_model(Path(model)) != model_folder.TASK
     return isinstance(model, WordVectors)
 
 
 def _classifier_of(model: "AnyModel") -> classifier.Classifier | str:
-    """The classifier that is scored, or its folder."""
+    """The classifier to be scored, or its folder."""
     if isinstance(model, str | Path):
         return str(model)
-    # That of a SoftmaxClassifier, which only exists with scikit-learn.
+    # The classifier within a SoftmaxClassifier, which exists only with scikit-learn.
     trained = getattr(model, "classifier_", model)
     if not isinstance(trained, classifier.Classifier):
         problem = "not a trained classifier"
@@ -286,7 +287,7 @@ def _classifier_of(model: "AnyModel") -> classifier.Classifier | str:
 
 
 def _vectors_of(model: "AnyModel") -> WordVectors | str:
-    """The word vectors that are scored, or their file or folder."""
+    """The word vectors to be scored, or their file or folder."""
     if isinstance(model, str | Path):
         return str(model)
     if not isinstance(model, WordVectors):
@@ -334,7 +335,7 @@ def plot_curves(model: "TrainedModel", curve: str = "loss", ax: "Axes | None" = 
 
 
 def _facts_of(model: "TrainedModel") -> Mapping[str, Any]:
-    """What is recorded of the run of a model."""
+    """The recorded facts of the run that trained a model."""
     trained = getattr(model, "classifier_", model)
     facts: Mapping[str, Any] | None = getattr(trained, "facts", None)
     if facts is None:

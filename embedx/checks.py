@@ -1,8 +1,8 @@
-"""Arrays from outside, checked once before compiled code takes their lengths, types and indices as
-they are.
+"""Checks arrays from outside, once, before compiled code relies on their lengths, types and
+indices.
 
-Each `wrong_...` says what is wrong with an array, in a few words, or "" if nothing is. `require`
-makes an error of that, about an argument of a function or a file.
+Each `wrong_...` returns what is wrong with an array, in a few words, or "" if nothing is. `require`
+raises that as an error about an argument or a file.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from numpy import ndarray
 from embedx.errors import DataError, SettingError, Text
 
 INTEGERS, NUMBERS = "iu", "biuf"  # kinds of numpy's types
-BLOCK = 1 << 22  # numbers that are looked at together, so that a mapped array is not copied
+BLOCK = 1 << 22  # numbers checked at a time, so that a mapped array is not copied
 
 
 def require(problem: str, name: object, remedy: Text = "") -> None:
@@ -24,7 +24,9 @@ def require(problem: str, name: object, remedy: Text = "") -> None:
 
 
 def whole_top_k(top_k: object) -> int:
-    """How many answers are wanted. Raises `SettingError` for no whole number from 0 on."""
+    """The number of answers, `top_k`. Raises `SettingError` unless it is a whole number of at least
+    0.
+    """
     if not isinstance(top_k, int | np.integer):
         raise SettingError("top_k", top_k, "must be a whole number")
     if top_k < 0:
@@ -33,7 +35,9 @@ def whole_top_k(top_k: object) -> int:
 
 
 def wrong_form(array: Any, shape: Sequence[int | None], kinds: str = NUMBERS) -> str:
-    """What is wrong where an array of this shape, None for any size, and these kinds is needed."""
+    """What is wrong with an array that must have this shape (None for any size) and one of these
+    kinds.
+    """
     if not isinstance(array, ndarray):
         return f"{type(array).__name__}, not an array"
     is_shape = array.ndim == len(shape) and all(
@@ -47,7 +51,7 @@ def wrong_form(array: Any, shape: Sequence[int | None], kinds: str = NUMBERS) ->
 
 
 def wrong_offsets(offsets: ndarray, n_items: int) -> str:
-    """What is wrong with offsets into `n_items` items: they rise from 0 to that number."""
+    """What is wrong with offsets into `n_items` items, which must ascend from 0 to that number."""
     if problem := wrong_form(offsets, (None,), INTEGERS):
         return problem
     if len(offsets) == 0 or offsets[0] != 0 or offsets[-1] != n_items:
@@ -60,7 +64,7 @@ def wrong_offsets(offsets: ndarray, n_items: int) -> str:
 
 
 def wrong_indices(indices: ndarray, n: int) -> str:
-    """What is wrong with indices of n things: each is from 0 to n - 1."""
+    """What is wrong with indices, which must be from 0 to n - 1."""
     if indices.dtype.kind not in INTEGERS:
         return f"{indices.dtype}, not whole numbers"
     flat = indices.reshape(-1)
@@ -73,8 +77,8 @@ def wrong_indices(indices: ndarray, n: int) -> str:
 
 
 def wrong_sparse(matrix: Any) -> str:
-    """What is wrong with a matrix of scipy.sparse, which checks indices only where it is told to;
-    "" for what is none.
+    """What is wrong with a matrix of scipy.sparse, which checks indices only on request; "" for
+    other objects.
     """
     kind = getattr(matrix, "format", "")
     if kind not in ("csr", "csc", "coo") or matrix.ndim != 2:
@@ -98,7 +102,7 @@ def wrong_sparse(matrix: Any) -> str:
 
 
 def wrong_order(order: ndarray, n: int) -> str:
-    """What is wrong with an order of n things, each of which stands there once."""
+    """What is wrong with a permutation of n items."""
     if len(order) != n:
         return f"{len(order):,} numbers for {n:,} places"
     if problem := wrong_indices(order, n):
@@ -107,6 +111,8 @@ def wrong_order(order: ndarray, n: int) -> str:
 
 
 def wrong_part(part: ndarray, counts: ndarray) -> str:
-    """What is wrong with counts of a part of what `counts` counts: they are from 0 to those."""
+    """What is wrong with the counts of a part, which must be from 0 to `counts`, those of the
+    whole.
+    """
     wrong = np.flatnonzero((part < 0) | (part > counts))
     return f"{part[wrong[0]]} of {counts[wrong[0]]} in place {wrong[0]:,}" if len(wrong) else ""

@@ -1,5 +1,5 @@
-"""The ways a run can end that are not our bug; the command line turns each into one line and an
-exit code.
+"""Errors that are not bugs of embedx; the command line prints each as one line and returns its exit
+code.
 """
 
 import contextlib
@@ -16,13 +16,13 @@ MAX_CHARACTERS = 1000
 # of the value of a setting
 MAX_DIGITS = 40
 MAX_LETTERS = 200
-# by category: control and format characters, halves of surrogate pairs, separators of lines
+# Unicode categories: control and format characters, surrogates, separators of lines
 OBEYED = ("Cc", "Cf", "Cs", "Zl", "Zp")
-# Lowest share of characters that two names of files without their suffixes have in common, where
-# one may be meant by the other.
+# Minimum similarity of two file names without suffixes for one to be suggested instead of the
+# other.
 SIMILAR_STEMS = 0.75
 QUERY_SEPARATOR = re.compile("[&;]")
-JOINERS = "\u200c\u200d"  # format characters that words and emoji are spelled with
+JOINERS = "\u200c\u200d"  # format characters within words and emoji
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Setting:
     """A setting named in a message: `--min-count 0` on the command line, `min_count=0` in Python.
 
     name   as it is declared
-    value  None names the setting alone
+    value  None: the message names the setting only
     """
 
     name: str
@@ -38,14 +38,14 @@ class Setting:
 
 
 Part = str | Setting
-Text = Part | tuple["Text", ...]  # tuples within tuples are as if they were one
-# The text of a message that is raised or reported elsewhere.
+Text = Part | tuple["Text", ...]  # nested tuples are flattened
+# The text of a message that the caller raises or reports.
 Reason = NewType("Reason", str)
 Spelling = Callable[[Setting], str]
 
 
 def in_python(setting: Setting) -> str:
-    """A setting as Python writes it: `min_count=0`, `objective='ove'`."""
+    """A setting in Python's notation: `min_count=0`, `objective='ove'`."""
     value = setting.value
     if value is None:
         return setting.name
@@ -57,19 +57,21 @@ def in_python(setting: Setting) -> str:
 
 
 def value_text(value: object, write: Callable[[object], str] = str) -> str:
-    """A value in a message, cut if it is long, and without the secrets of a URL."""
+    """A value in a message, truncated if long, and without the secrets of a URL."""
     if isinstance(value, str):
         value = public_url(value)
     try:
         text = write(value)
-    except ValueError:  # Python writes no number of more than 4,300 digits
+    except ValueError:  # Python refuses to write a number of more than 4,300 digits
         return "of thousands of digits"
     limit = MAX_DIGITS if isinstance(value, numbers.Number) else MAX_LETTERS
     return text if len(text) <= limit else f"{text[:limit]}…"
 
 
 def by_other_names(names: Mapping[str, str]) -> Spelling:
-    """Spells settings as Python does, some of them by other names, as an estimator has them."""
+    """Returns a spelling in Python's notation with other names for some settings, such as those of
+    an estimator.
+    """
 
     def spelling(setting: Setting) -> str:
         return in_python(replace(setting, name=names.get(setting.name, setting.name)))
@@ -78,12 +80,12 @@ def by_other_names(names: Mapping[str, str]) -> Spelling:
 
 
 def spelled(text: Text, spelling: Spelling) -> str:
-    """The text, with its settings spelled so."""
+    """The text, with its settings in this spelling."""
     return "".join(spelling(part) if isinstance(part, Setting) else part for part in parts_of(text))
 
 
 def parts_of(text: Text) -> tuple[Part, ...]:
-    """The text as one tuple, in which no other is."""
+    """The text as a flat tuple."""
     if not isinstance(text, tuple):
         return (text,)
     return tuple(part for inner in text for part in parts_of(inner))
@@ -98,11 +100,12 @@ def joined(texts: Iterable[Text], separator: str) -> Text:
 
 
 class EmbedxError(Exception):
-    """A mistake of the user: says what, where and what to try, in one line however long and odd the
-    text is that it quotes.
+    """An error that the user can mend. Its message says what is wrong, where, and what to try, in
+    one line, whatever text it quotes.
 
-    parts  the message: text, and the settings that it names, which each front end spells its way
-    names  other names of settings, as an estimator has them
+    parts  the message: text, and the settings that it names, which the command line and Python
+           spell differently
+    names  other names of settings, such as those of an estimator
     """
 
     exit_code = 2
@@ -116,15 +119,15 @@ class EmbedxError(Exception):
         return self.spelled(by_other_names(self.names))
 
     def spelled(self, spelling: Spelling) -> str:
-        """The message, with its settings spelled so."""
+        """The message, with its settings in this spelling."""
         return one_line(spelled(self.parts, spelling))
 
 
 class SettingError(EmbedxError):
-    """A value that a setting cannot have, here or at all.
+    """A value that a setting cannot have, in this context or at all.
 
-    setting  its name as it is declared, such as `min_count`
-    value    what was given; None names the setting alone
+    setting  its name as declared, such as `min_count`
+    value    the given value; None: the message names the setting only
     problem  what is wrong with it
     remedy   what to do instead
     """
@@ -134,7 +137,7 @@ class SettingError(EmbedxError):
     def __init__(self, setting: str, value: object, problem: Text, remedy: Text = "") -> None:
         place = Setting(setting, value)
         super().__init__(place, self.separator, problem, _after_semicolon(remedy))
-        self.args = (setting, value, problem, remedy)  # what pickle makes it of again
+        self.args = (setting, value, problem, remedy)  # for pickle
         self.setting = setting
         self.value = value
         self.problem = problem
@@ -142,8 +145,8 @@ class SettingError(EmbedxError):
 
 
 class InapplicableError(SettingError):
-    """A setting that has no effect, or is not possible, beside the others: `--draws applies only
-    with ...`, `--collapsed does not apply with ...`.
+    """A setting that has no effect, or is not possible, together with the other settings: `--draws
+    applies only with ...`, `--collapsed does not apply with ...`.
     """
 
     separator = " "
@@ -152,8 +155,8 @@ class InapplicableError(SettingError):
 class DataError(EmbedxError):
     """A file, or data given from Python, that cannot be used.
 
-    file     its name, or that of the argument of a function
-    line     the number of the line, from 1; None where there is no line to name
+    file     its name, or the name of an argument
+    line     the number of the line, from 1; None if no line is named
     problem  what is wrong there
     remedy   what to do
     """
@@ -173,8 +176,8 @@ def _after_semicolon(remedy: Text) -> Text:
 
 
 def one_line(message: str) -> str:
-    """The message without its middle if it is long, and without characters that break lines or that
-    a terminal obeys.
+    """The message with its middle removed if it is long, and without characters that break lines or
+    control a terminal.
     """
     if len(message) > MAX_CHARACTERS:
         half = MAX_CHARACTERS // 2
@@ -185,8 +188,8 @@ def one_line(message: str) -> str:
 
 
 def public_url(name: str) -> str:
-    """A URL without what may be secret: user, password, and values of its query. Any other name
-    stays as it is.
+    """A URL without its possible secrets: user, password, and values of its query. Any other name
+    stays unchanged.
     """
     scheme, mark, address = name.partition("://")
     if not mark:
@@ -202,8 +205,8 @@ def public_url(name: str) -> str:
 
 
 def visible(text: str, kept: str = "") -> str:
-    """The text with escapes in place of characters that a terminal obeys (its commands, the
-    direction of text), but for those that are kept.
+    """The text with escapes instead of characters that control a terminal (commands, the direction
+    of text), except those in `kept`.
     """
     if text.isascii() and text.isprintable():
         return text
@@ -216,8 +219,8 @@ def _visible(c: str) -> str:
 
 
 def near(word: object, known: Iterable[str], remedy: str) -> str:
-    """The end of a message about an unknown name: `did you mean ove?` if a known one is much like
-    it, then the remedy.
+    """The end of a message about an unknown name: `did you mean ove?` if a known one is similar,
+    then the remedy.
     """
     import difflib
 
@@ -227,8 +230,8 @@ def near(word: object, known: Iterable[str], remedy: str) -> str:
 
 
 def near_file(path: str, remedy: str, others: Iterable[str] = ()) -> str:
-    """The same about a path where there is nothing, by the names in its folder and others. Names
-    that are alike by their suffix alone, as a.txt and b.txt are, do not count.
+    """The end of a message about a missing path, by the names in its folder and `others`. Names
+    that are similar only in their suffix, such as a.txt and b.txt, do not count.
     """
     import difflib
 
@@ -249,21 +252,21 @@ def _stem(name: str) -> str:
 
 
 def choice(word: object, known: Iterable[str]) -> str:
-    """The end of a message about a name that is none of the known ones."""
+    """The end of a message about a name that is not one of the known ones."""
     known = tuple(known)
     return near(word, known, f"choose one of {', '.join(known)}")
 
 
 def check_kind(kind: str, known: Iterable[str]) -> None:
-    """Raise `SettingError` for a kind of frame or figure that there is not."""
+    """Raise `SettingError` for an unknown kind of frame or figure."""
     if kind not in known:
         raise SettingError("kind", kind, choice(kind, known))
 
 
 class LostClusterError(EmbedxError):
-    """The cluster that trains or predicts is lost, while this process and its state are whole.
+    """The cluster that trains or predicts is lost; this process and its state are intact.
 
-    problem  which part of which cluster
+    problem  which part of which cluster is lost
     remedy   what to do
     """
 
@@ -277,9 +280,9 @@ class LostClusterError(EmbedxError):
 
 
 class DivergedError(EmbedxError):
-    """Training diverged, at lower rates too, or ended with what is not finite.
+    """Training diverged, even at lower learning rates, or ended with values that are not finite.
 
-    problem  what is wrong, and since when
+    problem  what is wrong, and from when on
     remedy   what to change
     """
 

@@ -1,4 +1,4 @@
-"""`embedx.load`: the model that a folder or a file has, of words or of labels."""
+"""`embedx.load`: loads word vectors or a classifier from a folder or a file."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,25 +17,25 @@ CLASSIFICATION = "classification"
 def load(
     path: str | Path, progress: Progress = SILENT, trust_pickle: bool = False
 ) -> "WordVectors | Classifier":
-    """The word vectors or the classifier in a model folder, or the word vectors in whatever
+    """Load the word vectors or the classifier in a model folder, or word vectors in any format that
     `embedx.vectors.formats` reads.
 
-    A classifier is ready to answer: its kernels are compiled, or loaded where they were compiled
-    before. It needs no scikit-learn, and several threads may ask it at once. Vectors in a folder
-    are memory-mapped. With `trust_pickle` also those of gensim's own files are read, which are
-    pickles: opening one runs whatever code is in it. Raises `EmbedxError`, naming the file and a
-    remedy, for whatever is missing, damaged or too new.
+    A classifier is ready for predictions: its kernels are compiled or loaded. It does not need
+    scikit-learn, and several threads may use it at once. Vectors in a folder are memory-mapped.
+    With `trust_pickle`, gensim's own files are read too; they are pickles, and opening one runs any
+    code in it. Raises `EmbedxError`, naming the file and a remedy, if something is missing, damaged
+    or too new.
     """
     if task_of_model(path) == CLASSIFICATION:
         return _ready_classifier(path)
-    # Imported here, as the classifier below, so that a model loads what its own kind needs.
+    # Imported here, as the classifier below, so that each kind of model imports only its own code.
     from embedx.vectors import model as vectors
 
     return vectors.load(path, progress, trust_pickle)
 
 
 def _ready_classifier(path: str | Path) -> "Classifier":
-    """A classifier that has answered once, so that its kernels are loaded."""
+    """Load a classifier, and predict once, so that its kernels are loaded."""
     from embedx.classification import classifier
 
     model = classifier.load(path)
@@ -44,7 +44,7 @@ def _ready_classifier(path: str | Path) -> "Classifier":
 
 
 def _empty_row(known: "DataSchema") -> Any:
-    """A row as `predict` takes it, in which nothing is known."""
+    """A row for `predict` without any features."""
     columns = known.columns
     if columns is not None:
         texts = dict.fromkeys(columns.text, "")

@@ -1,7 +1,7 @@
-"""Parameters of the Python interface: made from the declarations of settings, by gensim's names
-too, and as errors name them.
+"""Parameters of the Python interface, derived from the declarations of settings; gensim's names for
+them; their names in errors.
 
-Their types, which type checkers and editors read, are in skipgram/parameters.pyi and
+Their types, for type checkers and editors, are in skipgram/parameters.pyi and
 classification/parameters.pyi; `python -m tests.parameters_stub` writes these from the same
 declarations.
 """
@@ -30,7 +30,7 @@ GENSIM = {
     "iter": "epochs",
     "max_final_vocab": "max_vocab",
 }
-# By gensim's parameter, what each of its possible values asks for: a setting and its value.
+# By parameter of gensim: for each possible value the corresponding setting and its value.
 SWITCHES: dict[str, dict[int, tuple[str, Any] | None]] = {
     "sg": {0: ("architecture", "cbow"), 1: ("architecture", "skipgram")},
     "hs": {0: None, 1: ("objective", "hs")},
@@ -39,9 +39,7 @@ SWITCHES: dict[str, dict[int, tuple[str, Any] | None]] = {
 
 
 def fields_of(*groups: type[Settings], is_of_words: bool) -> dict[str, "dataclasses.Field[Any]"]:
-    """The settings of these classes, of samplers and of all objectives, by name; those of
-    objectives apply to one task.
-    """
+    """The settings of these classes, of samplers and of all objectives for the task, by name."""
     fields: dict[str, dataclasses.Field[Any]] = {}
     for group in (*groups, *(sampler.Settings for sampler in samplers.SAMPLERS.values())):
         fields |= {field.name: field for field in dataclasses.fields(group)}
@@ -55,7 +53,7 @@ def fields_of(*groups: type[Settings], is_of_words: bool) -> dict[str, "dataclas
 
 @cache
 def objective_settings() -> frozenset[str]:
-    """The names of the settings that objectives declare, each with a default of its own."""
+    """The names of the settings declared by objectives, whose defaults differ by objective."""
     return frozenset(
         name
         for objective in objectives.OBJECTIVES.values()
@@ -64,8 +62,8 @@ def objective_settings() -> frozenset[str]:
 
 
 def signature(first: Mapping[str, Any], defaults: Mapping[str, Any]) -> inspect.Signature:
-    """The signature of a constructor with the parameters `first`, and others by name alone, with
-    their defaults.
+    """The signature of a constructor with the parameters `first`, and keyword-only ones with their
+    defaults.
     """
     parameter = inspect.Parameter
     parameters = [parameter("self", parameter.POSITIONAL_ONLY)]
@@ -77,7 +75,7 @@ def signature(first: Mapping[str, Any], defaults: Mapping[str, Any]) -> inspect.
 
 
 def check_names(owner: str, names: Iterable[str], known: Iterable[str]) -> None:
-    """Raise TypeError for a parameter that there is not."""
+    """Raise TypeError for an unknown parameter."""
     known = list(known)
     unknown = [name for name in names if name not in known]
     if unknown:
@@ -88,8 +86,8 @@ def check_names(owner: str, names: Iterable[str], known: Iterable[str]) -> None:
 
 
 def without_gensim_names(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings by our names. Raises TypeError for one that is set twice to different values,
-    and ValueError for what is not possible here.
+    """The parameters with gensim's names replaced by ours. Raises TypeError for a setting with two
+    different values, and ValueError for a value of gensim that embedx does not support.
     """
     settings = {
         name: value
@@ -107,14 +105,14 @@ def without_gensim_names(parameters: Mapping[str, Any]) -> dict[str, Any]:
                 " them"
             )
     if "alpha" in parameters:
-        # It is a rate of word2vec, whose optimizer that is.
+        # `alpha` is the learning rate of word2vec, whose optimizer is SGD.
         settings.setdefault("optimizer", "sgd")
     return settings
 
 
 def _setting_of_gensim(name: str, value: Any) -> tuple[str, Any] | None:
-    """The setting and its value that a parameter of gensim asks for; None if it asks for none, or
-    is not gensim's.
+    """The setting and its value for a parameter of gensim; None if no setting corresponds, or it is
+    not gensim's.
     """
     if name in SWITCHES:
         choices = SWITCHES[name]
@@ -128,8 +126,8 @@ def _setting_of_gensim(name: str, value: Any) -> tuple[str, Any] | None:
 
 
 def typed_settings(parameters: Mapping[str, Any], fields: Fields) -> dict[str, Any]:
-    """The settings among some parameters that are not None, as a request has them: plain Python
-    values, strings read as on the command line.
+    """The parameters that are not None, as the settings of a request: plain Python values, with
+    strings parsed as on the command line.
     """
     return {
         name: _typed_value(value, fields[name])
@@ -141,11 +139,11 @@ def typed_settings(parameters: Mapping[str, Any], fields: Fields) -> dict[str, A
 def _typed_value(value: Any, field: "dataclasses.Field[Any]") -> Any:
     """The plain Python value of a setting."""
     if isinstance(value, np.generic):
-        # From a search over values; the record is JSON.
+        # A numpy scalar, as in a parameter search; the record is JSON.
         value = value.item()
     is_number_or_path = isinstance(value, int | float | PurePath) and not isinstance(value, bool)
     if kind_of(field) is str and is_number_or_path:
-        # Such as a share of the rows in place of a file.
+        # Such as a share of the rows instead of a file.
         value = str(value)
     parse = field.metadata["parse"]
     if parse and isinstance(value, str):

@@ -1,5 +1,5 @@
-"""Registries: classes by their names. Those of a folder are listed there, one line each; other
-packages add theirs by entry points.
+"""Registries: classes by their names. The `__init__.py` of a folder lists its classes, one line
+each; other packages add theirs by entry points.
 """
 
 import importlib
@@ -22,8 +22,8 @@ C = TypeVar("C", bound=type[Named])
 
 
 def load(package: str, lines: Iterable[str]) -> dict[str, Any]:
-    """The classes that lines such as "file.Class" name in the modules of a package, by their
-    `name`, in the same order.
+    """The classes in the modules of a package given by lines such as "file.Class", by their `name`,
+    in the same order.
     """
     classes: dict[str, Any] = {}
     for line in lines:
@@ -38,12 +38,12 @@ def load(package: str, lines: Iterable[str]) -> dict[str, Any]:
 class Registry(MutableMapping[str, C]):
     """Classes by their `name`: those of this package first, then those of other packages.
 
-    Other packages are imported when the registry is first read, and not before: they import embedx
-    themselves. One that cannot be used is left out.
+    Other packages are imported when the registry is first read, not before, because they import
+    embedx. Classes that cannot be used are left out.
 
-    setting  that names one of the classes: `objective`
-    group    of the entry points
-    check    says what is wrong with a class from elsewhere; "" if nothing is
+    setting  the setting whose values are the names, such as `objective`
+    group    the group of entry points
+    check    returns what is wrong with a class of another package; "" if nothing is
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Registry(MutableMapping[str, C]):
         self.setting = setting
         self.group = group
         self.check = check
-        # what is wrong with classes of other packages, by name
+        # problems of classes of other packages, by name
         self.broken: dict[str, str] = {}
         self._classes: dict[str, C] = load(package, lines)
         self._package = package.partition(".")[0]
@@ -82,18 +82,18 @@ class Registry(MutableMapping[str, C]):
         return len(self._all())
 
     def imported(self) -> dict[str, C]:
-        """The classes that are imported, without those of other packages that are not yet."""
+        """The classes imported so far."""
         return dict(self._classes)
 
     def names(self) -> tuple[str, ...]:
-        """The names of all classes, those of other packages by their entry points, without an
-        import.
+        """The names of all classes; those of other packages are the names of entry points, which
+        are not imported.
         """
         others = sorted(point.name for point in entry_points(group=self.group))
         return tuple(dict.fromkeys((*self._classes, *others)))
 
     def origin(self, name: str) -> dict[str, str]:
-        """Where a class comes from, as JSON: the `package` and its `version`, or the `module` that
+        """The origin of a class, as JSON: the `package` and its `version`, or the `module` that
         registered it; empty for the classes of this package.
         """
         registered = self.get(name)
@@ -127,7 +127,7 @@ class Registry(MutableMapping[str, C]):
         try:
             registered = point.load()
             problem = self._problem(point.name, registered)
-        except (Exception, SystemExit) as error:  # whatever the package does when it is imported
+        except (Exception, SystemExit) as error:  # importing the package may raise any error
             problem = one_line(f"{type(error).__name__}: {error}")
         if problem:
             complaint = f"the package {package} {version} cannot be used ({problem})"

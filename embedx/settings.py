@@ -1,8 +1,8 @@
 """Settings: each is declared once, with `param`.
 
 The options of the command line, their help, the tables of the README, the checks of values and the
-record saved beside a model are made from the fields of the dataclasses below and of each
-objective's own `Settings`.
+record saved with a model are derived from the fields of the classes of settings, including the
+`Settings` of each objective.
 """
 
 import contextlib
@@ -25,19 +25,19 @@ from embedx.errors import (
     value_text,
 )
 
-# Values by name, as JSON has them: settings, facts of a run, counts of a text.
+# Values of JSON types by name: settings, facts of a run, counts of a text.
 Record = dict[str, Any]
-# Such values that are only read, as those that the user sets.
+# The same, read-only, such as the settings given by the user.
 Options = Mapping[str, Any]
 
 # Maximum of a whole number, unless its `param` says otherwise: kernels count in int32.
 MAX_WHOLE_NUMBER = 2**31 - 1
-# More than any machine has use for; each has memory of its own.
+# More than any machine can use; each thread has its own memory.
 MAX_THREADS = 1024
 
 SHELL_CHARACTERS = set(" ;|&<>()$*?`")
 
-# By the type of a setting, the types of its values, and what these are in messages.
+# By the type of a setting: the accepted types of values, and their name in messages.
 KINDS = {
     bool: (bool, "yes or no"),
     int: (numbers.Integral, "a whole number"),
@@ -67,20 +67,19 @@ def param(
     """A dataclass field that declares a setting: default, meaning and range (inclusive unless
     `above`).
 
-    parse    reads the text that was typed, where the type alone does not
-    metavar  names the type of the values in the help, where Python's type does not: `path`,
-             `duration`
-    panel    the section of the help, if it is not that of the class
-    by_set   True: given as --set NAME=VALUE; False: has an option of its own; by default as the
-             class says
+    parse    parses the text of a value, if the type is not enough
+    metavar  name of the type of values in the help, instead of Python's: `path`, `duration`
+    panel    the section of the help, if not that of the class
+    by_set   True: given as --set NAME=VALUE; False: has its own option; by default as declared by
+             the class
     """
     metadata = locals()  # the arguments by name
     return dataclasses.field(default=metadata.pop("default"), metadata=metadata)
 
 
 def is_given_by_set(name: str) -> bool:
-    """Whether a setting is given by --set, as the class says that declares it: embedx's own, if
-    another package has a setting of the same name.
+    """Whether a setting is given by --set, according to the class that declares it: that of embedx,
+    if another package has a setting of the same name.
     """
     groups = [group for group in declared() if name in settings_of(group)]
     ours = [group for group in groups if _is_ours(group)]
@@ -96,10 +95,10 @@ def declared() -> "list[type[Settings]]":
 
 
 def option_name(name: str, by_set: Collection[str] = (), plain: Collection[str] = ()) -> str:
-    """`min_count` as it is typed: `--min-count`, or `--set local-decay` for a setting given so.
+    """The option of a setting: `--min-count`, or `--set local-decay` for a setting given by --set.
 
     by_set  other names that a command takes by --set
-    plain   names of options that a command has, although elsewhere they are given by --set
+    plain   names that are options of this command, although other commands take them by --set
     """
     is_by_set = name in by_set or (name not in plain and is_given_by_set(name))
     return ("--set " if is_by_set else "--") + name.replace("_", "-")
@@ -108,8 +107,8 @@ def option_name(name: str, by_set: Collection[str] = (), plain: Collection[str] 
 def on_command_line(
     setting: Setting, by_set: Collection[str] = (), plain: Collection[str] = ()
 ) -> str:
-    """A setting as it is typed: `--min-count 0`, `--no-lowercase`, `--set rescore=no`; the names
-    as for `option_name`.
+    """A setting on the command line: `--min-count 0`, `--no-lowercase`, `--set rescore=no`;
+    `by_set` and `plain` as for `option_name`.
     """
     name = option_name(setting.name, by_set, plain)
     if setting.value is None:
@@ -124,12 +123,12 @@ def on_command_line(
 
 
 def _for_shell(word: str) -> str:
-    """The word, quoted if a shell would take parts of it as something else."""
+    """The word, quoted if it has characters special to a shell."""
     return f"'{word}'" if SHELL_CHARACTERS & set(word) and "'" not in word else word
 
 
 def as_arguments(options: Options) -> list[str]:
-    """Settings as words of a command line."""
+    """Settings as arguments of a command."""
     words = []
     for name, value in options.items():
         flag = option_name(name)
@@ -153,7 +152,7 @@ def as_typed(value: Any) -> str:
 
 
 def seconds(duration: str, setting: str = "time_budget") -> float:
-    """`90`, `90s`, `10m`, `2h` or `1h30m` in seconds. Raises `SettingError`, which names the
+    """Parse `90`, `90s`, `10m`, `2h` or `1h30m`, in seconds. Raises `SettingError`, which names the
     setting, for anything else.
     """
     parts = re.fullmatch(r"(?:(\d+\.?\d*)h)?(?:(\d+\.?\d*)m)?(?:(\d+\.?\d*)s?)?", duration.strip())
@@ -164,7 +163,7 @@ def seconds(duration: str, setting: str = "time_budget") -> float:
 
 
 def fraction(text: str) -> float:
-    """`0.1%` or `0.001` as a number. Raises `EmbedxError` for anything else."""
+    """Parse `0.1%` or `0.001`. Raises `EmbedxError` for anything else."""
     try:
         return float(text[:-1]) / 100 if text.strip().endswith("%") else float(text)
     except ValueError:
@@ -173,9 +172,9 @@ def fraction(text: str) -> float:
 
 
 def check_used(options: Options, needs: Iterable[tuple[str, bool, Text]]) -> None:
-    """Raise `InapplicableError` if a setting is set that has no effect here.
+    """Raise `InapplicableError` if a setting is given that has no effect here.
 
-    needs  names of settings, each with whether it has an effect, and with what else (`without ...`)
+    needs  by name of a setting: whether it has an effect, and under which condition (`without ...`)
            it would have one
     """
     for name, is_used, need in needs:
@@ -188,9 +187,10 @@ def check_used(options: Options, needs: Iterable[tuple[str, bool, Text]]) -> Non
 
 
 def wrong_settings(group: Any, folder: str) -> str:
-    """What is wrong with the settings of an objective or sampler from elsewhere; "" if nothing.
+    """What is wrong with the settings of an objective or sampler of another package; "" if nothing
+    is.
 
-    folder  of embedx, such as embedx.objectives, whose settings may have the same names
+    folder  package of embedx, such as embedx.objectives, whose settings may have the same names
     """
     if not (isinstance(group, type) and issubclass(group, Settings)):
         return f"{group!r} is no subclass of {Settings.__module__}.Settings"
@@ -224,11 +224,11 @@ class Settings:
 
     # the section of the help
     panel: ClassVar[str] = "Training"
-    # the names of settings whose values the data may still change
+    # names of settings whose values may be changed by the data
     open: ClassVar[tuple[str, ...]] = ()
-    # whether settings are set by --set, unless their `param` says otherwise
+    # whether settings are given by --set, unless their `param` says otherwise
     by_set: ClassVar[bool] = False
-    # the names of those that are, among the settings that the class itself declares
+    # names of the settings declared by this class itself that are given by --set
     names_by_set: ClassVar[frozenset[str]] = frozenset()
 
     def __init_subclass__(cls, by_set: bool | None = None) -> None:
@@ -253,7 +253,7 @@ class Settings:
         return cls(**{name: options[name] for name in settings_of(cls) if name in options})
 
     def record(self) -> Record:
-        """The values as plain JSON types, to be saved beside a model."""
+        """The values as JSON types, to be saved with a model."""
         values = {name: getattr(self, name) for name in settings_of(type(self))}
         return {
             name: str(value) if isinstance(value, Path) else value for name, value in values.items()
@@ -261,8 +261,8 @@ class Settings:
 
 
 def check(field: dataclasses.Field[Any], value: Any) -> None:
-    """Raise `EmbedxError` unless `value` lies in the range that `field` declares; None is in range
-    where it is the default.
+    """Raise `EmbedxError` unless `value` is in the range that `field` declares; None is allowed if
+    it is the default.
     """
     if value is None and field.default is None:
         return
@@ -284,20 +284,20 @@ def check(field: dataclasses.Field[Any], value: Any) -> None:
 
 
 def _is_of_kind(value: Any, kind: type) -> bool:
-    """Whether a value has the type of a setting; True and False are no numbers."""
+    """Whether a value has the type of a setting; True and False are not numbers."""
     if kind is bool:
         return value in (True, False)
     return isinstance(value, KINDS[kind][0]) and not isinstance(value, bool)
 
 
 def read_value(field: dataclasses.Field[Any], text: str) -> Any:
-    """The value that was typed for a setting. Raises `EmbedxError` if it is not one."""
+    """Parse the text of a setting's value. Raises `EmbedxError` if it is invalid."""
     kind = field.metadata["parse"] or kind_of(field)
     value: Any = text
     if kind is bool:
         value = {"yes": True, "true": True, "no": False, "false": False}.get(text.lower(), text)
     else:
-        # `check` says what is wanted.
+        # `check` raises the error that describes the valid values.
         with contextlib.suppress(ValueError):
             value = kind(text)
     check(field, value)
@@ -319,7 +319,7 @@ def described(field: dataclasses.Field[Any]) -> str:
 
 
 def kind_of(field: dataclasses.Field[Any]) -> type:
-    """The type of a setting's values; of one that may also be None, the other one."""
+    """The type of a setting's values, without None."""
     return field.type if isinstance(field.type, type) else next(iter(field.type.__args__))  # type: ignore[union-attr]
 
 
@@ -327,5 +327,5 @@ def _is_finite(value: Any) -> bool:
     try:
         return math.isfinite(value)
     except OverflowError:
-        # a whole number beyond all floats
+        # an integer larger than any float
         return False

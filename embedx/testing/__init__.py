@@ -2,7 +2,7 @@
 
     python -m embedx.testing hinge log-uniform       registered ones, by name
 
-    from embedx.testing import check_objective       or in a test of the package's own
+    from embedx.testing import check_objective       or in a test of your package
     def test_contract():
         check_objective(Hinge)
 
@@ -23,8 +23,8 @@ __all__ = ["check_objective", "check_sampler"]
 
 
 def check_objective(objective: type[Objective]) -> None:
-    """Check all that holds for every objective, with each of its settings that is a choice or a
-    switch. Raises `AssertionError` for what does not hold.
+    """Check the contract of objectives, with every choice and switch among its settings. Raises
+    `AssertionError` if it is violated.
     """
     with _registered(OBJECTIVES, objective):
         for name, variant in objectives.variants(objective).items():
@@ -37,7 +37,7 @@ def check_objective(objective: type[Objective]) -> None:
 
 
 def check_sampler(sampler: type[Sampler]) -> None:
-    """Check all that holds for every sampler. Raises `AssertionError` for what does not hold."""
+    """Check the contract of samplers. Raises `AssertionError` if it is violated."""
     with _registered(SAMPLERS, sampler):
         for check in samplers.CHECKS:
             for replacement in (True, False):
@@ -47,7 +47,7 @@ def check_sampler(sampler: type[Sampler]) -> None:
 
 @contextlib.contextmanager
 def _registered(registry: Registry, tested: type) -> Iterator[None]:  # type: ignore[type-arg]
-    """Register a class for a while, if it is not."""
+    """Register a class within the context, if it is not registered."""
     name = tested.name  # type: ignore[attr-defined]
     before = registry.get(name)
     registry[name] = tested
@@ -62,7 +62,7 @@ def _registered(registry: Registry, tested: type) -> Iterator[None]:  # type: ig
 
 @contextlib.contextmanager
 def _blamed(check: str) -> Iterator[None]:
-    """Name the check in its error."""
+    """Add the name of the check to its error."""
     try:
         yield
     except AssertionError as error:

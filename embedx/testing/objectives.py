@@ -1,5 +1,5 @@
-"""What holds for every objective: gradients against finite differences, compiled code against plain
-Python, finite losses, probabilities, bounds, and every trait that it declares.
+"""The contract of objectives: gradients against finite differences, compiled code against plain
+Python, finite losses, probabilities, bounds, and every declared trait.
 """
 
 import dataclasses
@@ -16,11 +16,11 @@ from embedx.kernels.batch import COEFFICIENTS, COEFFICIENTS_64, Batch
 from embedx.objectives.contract import Objective
 from embedx.samplers import SAMPLERS
 
-# Candidates of an example.
+# Number of candidates of an example.
 N = 7
-# Classes where all outcomes of draws are enumerated.
+# Number of classes if all outcomes of draws are enumerated.
 K = 6
-# Number of updates after which no state moves.
+# Number of updates after which a state no longer changes.
 FROZEN = 2**62
 # Score of a candidate without weight.
 GARBAGE = 1e30
@@ -32,9 +32,9 @@ UNIGRAM = np.array([0.3, 0.25, 0.2, 0.12, 0.08, 0.05])
 
 
 def variants(objective: type[Objective]) -> dict[str, Objective]:
-    """An objective with several settings, by name.
+    """Instances of an objective with various settings, by name.
 
-    These are its defaults; each choice and each switch changed, one at a time; all numbers changed.
+    These are the defaults; each other choice or switch, one at a time; all numbers changed.
     """
     by_name = {objective.name: objective(objective.Settings())}
     numbers = {}
@@ -53,7 +53,7 @@ def variants(objective: type[Objective]) -> dict[str, Objective]:
 
 
 def another_number(default: float) -> float:
-    """A value of a setting that is not its default: integers grow, others shrink."""
+    """A value of a setting other than its default: larger for integers, smaller for others."""
     if isinstance(default, int):
         return default + 2
     return 0.9 * default if default > 0 else 0.5
@@ -74,15 +74,15 @@ class Candidates(NamedTuple):
 
     @property
     def importance(self) -> ndarray:
-        """How often each was drawn, for each time that was expected."""
+        """The count of each candidate divided by its expected count."""
         return self.sample_count / np.exp(self.log_expected_count)
 
 
 class Conditions(NamedTuple):
-    """What an objective is evaluated with beside candidates and state.
+    """The arguments of an objective other than candidates and state.
 
     n_updates    of the state, a number or int64 (n,)
-    keys         int64 (n,): which state each example has; by default one of its own
+    keys         int64 (n,): the state of each example; by default each has its own
     score_gain   (n, N); by default that of `score_gains`
     uniforms     (n, objective.uniforms_width); random by default
     """
@@ -101,7 +101,7 @@ DEFAULT_CONDITIONS = Conditions()
 
 
 class Evaluation(NamedTuple):
-    """What `coefficients` computes: the loss of all examples, ∂loss/∂z, and the new state."""
+    """The result of `coefficients`: the loss of all examples, ∂loss/∂z, and the new state."""
 
     loss: float
     slopes: ndarray
@@ -111,7 +111,7 @@ class Evaluation(NamedTuple):
 def coefficients_of(objective: Any, dtype: Any = np.float64) -> Any:
     """An objective's `coefficients`, compiled as for training.
 
-    What numba compiles by itself at a call is another function.
+    Numba would compile another function on a direct call.
     """
     signature = COEFFICIENTS_64 if dtype == np.float64 else COEFFICIENTS
     compile_function(objective.coefficients, signature)
@@ -135,7 +135,7 @@ def evaluate(
 def evaluate_plainly(
     objective: Any, candidates: Candidates, state: ndarray, conditions: Conditions
 ) -> Evaluation:
-    """As `evaluate`, by plain Python."""
+    """As `evaluate`, in plain Python."""
     coefficients = objective.coefficients
     if not hasattr(coefficients, "py_func"):
         return _evaluated(coefficients, objective, candidates, state, conditions)
@@ -154,7 +154,7 @@ def _evaluated(
     state: ndarray | None,
     conditions: Conditions,
 ) -> Evaluation:
-    """What one call of `coefficients` computes."""
+    """The result of one call of `coefficients`."""
     candidates = Candidates(*(np.atleast_2d(np.array(a, np.float64)) for a in candidates))
     n_examples, n = candidates.z.shape
     dtype = conditions.dtype
@@ -170,7 +170,7 @@ def _evaluated(
 
 
 def _batch(objective: Any, candidates: Candidates, conditions: Conditions) -> Batch:
-    """The candidates as `coefficients` takes them, in larger arrays than they need."""
+    """The candidates as arguments of `coefficients`, in arrays larger than necessary."""
     n_examples, n = candidates.z.shape
     dtype = conditions.dtype
     keys = conditions.keys
@@ -208,7 +208,7 @@ def score_gains(shape: tuple[int, ...]) -> ndarray:
 
 
 def examples(objective: Any, n: int = 4, seed: int = 0) -> Candidates:
-    """Examples such as the objective takes; in each some column has no weight."""
+    """Valid examples for the objective; in each, some candidate has no weight."""
     rng = np.random.default_rng(seed)
     z = rng.normal(0, 1.5, (n, N))
     label = np.zeros((n, N))
@@ -254,7 +254,7 @@ def near_optimal_state(objective: Any, candidates: Candidates) -> ndarray:
 
 
 def check_declarations(objective: Objective) -> None:
-    """What it declares goes together."""
+    """The declared traits are consistent."""
     traits = objective.traits
     assert traits.keeps_accidental_hits or objective.positives != "summed"
     assert objective.about.formula, "no formula"
@@ -284,7 +284,7 @@ def check_gradient(objective: Objective) -> None:
 
 
 def check_plain_python(objective: Objective) -> None:
-    """Compiled code computes what plain Python does."""
+    """Compiled code and plain Python compute the same."""
     candidates = examples(objective, seed=1)
     state = near_optimal_state(objective, candidates)
     for n_updates in N_UPDATES:
@@ -298,7 +298,7 @@ def check_plain_python(objective: Objective) -> None:
 
 
 def check_no_weight(objective: Objective) -> None:
-    """A candidate without weight gets coefficient 0, and an example without positive moves no
+    """A candidate without weight gets coefficient 0, and an example without positives changes no
     state.
     """
     for n_updates in N_UPDATES:
@@ -316,7 +316,7 @@ def check_no_weight(objective: Objective) -> None:
 
 
 def check_first_update(objective: Objective) -> None:
-    """The first update of a state reads nothing from it."""
+    """The first update of a state does not depend on it."""
     if objective.state_width == 0:
         return
     candidates = examples(objective)
@@ -334,7 +334,7 @@ def _assert_equal(one: Evaluation, other: Evaluation, message: str) -> None:
 
 
 def check_examples_in_turn(objective: Objective) -> None:
-    """Examples of one call are computed as if one by one, though they share a key."""
+    """Examples in one call give the same results as in separate calls, even if they share a key."""
     candidates = examples(objective, seed=2)
     keys = np.array([2, 0, 2, 2])
     n_updates = np.array([0, 5, 1, 2])
@@ -393,7 +393,7 @@ def check_separable(objective: Objective) -> None:
 
 
 def check_unused_inputs(objective: Objective) -> None:
-    """Inputs that it does not use make no difference."""
+    """Inputs that are declared unused have no effect."""
     candidates = examples(objective)
     state = near_optimal_state(objective, candidates)
     conditions = Conditions(lr=0.1)
@@ -428,7 +428,7 @@ class Outcomes(NamedTuple):
 def outcomes(objective: Any, label: ndarray, q: ndarray | None) -> Outcomes:
     """All outcomes of two draws from q.
 
-    They are without replacement, from the classes that are not positive, if q is None.
+    If q is None, draws are without replacement, from the classes that are not positive.
     """
     if q is None:
         others = np.flatnonzero(label == 0).tolist()
@@ -499,7 +499,7 @@ def exact_losses(z: ndarray, y: ndarray) -> ndarray:
 
 
 def all_rows(objective: Any, z: ndarray, y: ndarray, state: ndarray) -> ndarray:
-    """The losses, one by one, with all rows."""
+    """The loss of each example, with all classes as candidates."""
     n = z.shape[1]
     conditions = Conditions(n_draws=n, n_classes=n)
     losses = []
@@ -518,7 +518,7 @@ def some_scores(
 
 
 def check_bound(objective: Objective) -> None:
-    """`bound`: the loss is never below the exact one, and least at the optimal state."""
+    """`bound`: the loss is never below the exact one, and minimal at the optimal state."""
     if not objective.traits.bound:
         return
     z, y = some_scores()
@@ -546,8 +546,8 @@ def check_noise_in_predictions(objective: Objective) -> None:
 
 
 def check_weight_of_negatives(objective: Objective) -> None:
-    """`weighs_negatives`: whether the weight of candidates follows the setting `negatives`, however
-    many they are.
+    """`weighs_negatives`: whether the weight of candidates depends on the setting `negatives`, for
+    the same number of candidates.
     """
     if not hasattr(objective.settings, "negatives") or "all" not in objective.candidates:
         assert not objective.traits.weighs_negatives, "negatives are always drawn, or never"
@@ -559,7 +559,7 @@ def check_weight_of_negatives(objective: Objective) -> None:
 
 
 def check_ranks(objective: Objective) -> None:
-    """`ranks_by_score`: probabilities are in the order of the scores, whatever the noise."""
+    """`ranks_by_score`: probabilities have the order of the scores, for any noise distribution."""
     if not objective.traits.ranks_by_score:
         return
     rng = np.random.default_rng(7)

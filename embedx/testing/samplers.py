@@ -1,4 +1,4 @@
-"""What holds for every sampler."""
+"""The contract of samplers."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -11,7 +11,7 @@ from embedx.samplers.contract import Paths, Sampler, new_sample_workspace
 COUNTS = np.array([400, 0, 90, 1, 30, 9, 90, 250], dtype=np.int64)
 STREAM = 1234567
 N_SETS = 10_000
-# of chi-square, exceeded once in 10^6 with 7 degrees of freedom
+# chi-square with 7 degrees of freedom exceeds it with probability 10^-6
 MAX_CHI_SQUARE = 40
 
 
@@ -26,7 +26,7 @@ def prepared(sampler: type[Sampler], *, replacement: bool = True) -> Sampler:
 
 
 def draws(sampler: Any, n: int, streams: Iterable[int], first: int = 0) -> Iterator[ndarray]:
-    """The rows that each of the streams draws, one after the other in the same buffers."""
+    """Yield the rows drawn by each of the streams, in turn, in the same buffers."""
     data = sampler.data(n)
     workspace = new_sample_workspace(n, 0)
     for stream in streams:
@@ -49,7 +49,7 @@ def is_fixed(sampler: type[Sampler]) -> bool:
 
 
 def check_declarations(sampler: type[Sampler], replacement: bool) -> None:
-    """It says what it is, and q is a distribution."""
+    """The declarations are consistent, and q is a distribution."""
     assert sampler.meaning, "no meaning"
     kinds = ("drawn", "all", "path", "retrieved")
     assert sampler.candidates in kinds, f"candidates are none of {', '.join(kinds)}"
@@ -81,7 +81,7 @@ def check_distribution(sampler: type[Sampler], replacement: bool) -> None:
 
 
 def check_expected_counts(sampler: type[Sampler], replacement: bool) -> None:
-    """As many draws come as are expected."""
+    """The mean counts of draws are the expected counts."""
     if not is_fixed(sampler):
         return
     tested = prepared(sampler, replacement=replacement)
@@ -99,7 +99,7 @@ def check_expected_counts(sampler: type[Sampler], replacement: bool) -> None:
 
 
 def check_streams(sampler: type[Sampler], replacement: bool) -> None:
-    """Draws are numbers of their stream: by place, and others in another stream."""
+    """Draws depend only on their stream and their place in it; another stream gives other draws."""
     if not is_fixed(sampler):
         return
     tested = prepared(sampler)

@@ -1,4 +1,4 @@
-"""Small tasks that every objective learns: words of two topics, and labelled texts of them."""
+"""Small tasks that every objective must learn: words of two topics, and labelled texts of both."""
 
 import random
 import tempfile
@@ -15,7 +15,7 @@ TOPICS = (
     ("cat", "dog", "fur", "paw", "tail", "vet"),
     ("car", "road", "fuel", "wheel", "lane", "toll"),
 )
-# of the angles between word vectors, within topics and across
+# minimum difference of mean cosines of word vectors, within and across topics
 MIN_GAP = 0.1
 MIN_ACCURACY = 0.9
 EPOCHS = 10
@@ -33,7 +33,7 @@ def lines(n: int, *, labelled: bool) -> list[str]:
 
 
 def check_words(name: str) -> None:
-    """Training is reproducible, and the vectors of a topic's words are alike."""
+    """Training is reproducible, and the words of a topic have similar vectors."""
     if OBJECTIVES[name].about.words_caution:
         return
     sentences = [line.split() for line in lines(1000, labelled=False)]
@@ -59,7 +59,7 @@ def check_words(name: str) -> None:
 
 
 def check_labels(name: str) -> None:
-    """Training is reproducible, and nearly all rows get their label."""
+    """Training is reproducible, and nearly all rows are predicted correctly."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "train.txt")
         file.write_text("\n".join(lines(200, labelled=True)), "utf-8")

@@ -1,8 +1,8 @@
-"""The members of a tar or zip archive, read one after the other, without unpacking to disk; and
-blocks of bytes as a file.
+"""Reads the members of a tar or zip archive in turn, without unpacking to disk; and presents blocks
+of bytes as a file.
 
-A small archive may unpack to any size: members come in blocks of bounded size, and the size of
-their headers is limited.
+A small archive may unpack to any size, so members are read in blocks of bounded size, and the size
+of their headers is limited.
 """
 
 import bz2
@@ -18,12 +18,12 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import IO, Any
 
 ZIP_MAGIC = b"PK\x03\x04"
-# Errors of damaged archives, beside OSError, EOFError and those of decompressors.
+# Errors of damaged archives, in addition to OSError, EOFError and those of decompressors.
 DAMAGED_ARCHIVE = (tarfile.TarError, zipfile.BadZipFile)
 READ_BYTES = 1 << 18
 # A block of zeros ends a tar archive.
 TAR_BLOCK_BYTES = 512
-# Long names and PAX headers of all members, which Python keeps in memory.
+# Limit for long names and PAX headers of all members, which Python keeps in memory.
 MAX_TAR_HEADER_BYTES = 1 << 24
 TAR_HEADERS = (
     tarfile.GNUTYPE_LONGNAME,
@@ -32,7 +32,7 @@ TAR_HEADERS = (
     tarfile.XGLTYPE,
     tarfile.SOLARIS_XHDTYPE,
 )
-# Bytes that a member may make its decompressor allocate.
+# Maximum number of bytes that the decompressor of a member may allocate.
 MAX_LZMA_MEMORY = 1 << 30
 # 4.3.7 and 4.4 of the ZIP specification: https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT
 ZIP_LOCAL_HEADER = struct.Struct("<4s5H3I2H")
@@ -52,7 +52,7 @@ class BlockReader(io.RawIOBase):
         return True
 
     def unread(self, data: bytes) -> None:
-        """Let what was read last be read again."""
+        """Put bytes back, so that the next read returns them."""
         self._rest = memoryview(data + self._rest)
 
     def readinto(self, buffer: Any) -> int:
@@ -76,14 +76,13 @@ class BlockReader(io.RawIOBase):
 def members(
     file: Any, pattern: str, unpacked: Callable[[io.BufferedReader], Iterable[bytes]]
 ) -> Iterator[tuple[str, IO[bytes]]]:
-    """The files in an archive whose names match the glob `pattern`, as they come, each to be read
-    before the next is taken.
+    """Yield the files in an archive whose names match the glob `pattern`, in their order. Each must
+    be read before the next is requested.
 
-    file      a `CountedReader` of the archive; of a zip archive it must be seekable, which pipes
-              are not
+    file      a `CountedReader` of the archive; of a zip archive it must be seekable, unlike a pipe
     unpacked  decompresses a tar archive
-    Raises OSError, EOFError, one of DAMAGED_ARCHIVE or what `unpacked` does where the archive is
-    damaged, to its end.
+    Raises OSError, EOFError, one of DAMAGED_ARCHIVE or an error of `unpacked` if the archive is
+    damaged anywhere.
     """
     stored = io.BufferedReader(file)
     if stored.peek(len(ZIP_MAGIC)).startswith(ZIP_MAGIC):
@@ -92,8 +91,8 @@ def members(
 
 
 def _is_wanted(name: str, pattern: str) -> bool:
-    """Whether a member's name matches a glob. Hidden members, and those that macOS adds, match
-    none.
+    """Whether a member's name matches a glob. Hidden members, and those that macOS adds, never
+    match.
     """
     for part in name.split("/"):
         is_hidden = part.startswith(".") and part.strip(".")
@@ -117,7 +116,7 @@ def _zip_members(file: io.BufferedReader, pattern: str) -> Iterator[tuple[str, I
 
 def _zip_blocks(file: io.BufferedReader, member: zipfile.ZipInfo) -> Iterator[bytes]:
     """The content of a member of a zip archive, in blocks of READ_BYTES. Python's own reader
-    unpacks all that a block of bzip2 or LZMA stands for at once.
+    unpacks a whole block of bzip2 or LZMA at once.
     """
     if member.flag_bits & ZIP_ENCRYPTED:
         raise OSError(f"{member.filename} in it is encrypted, which needs a password")
@@ -134,7 +133,7 @@ def _zip_blocks(file: io.BufferedReader, member: zipfile.ZipInfo) -> Iterator[by
 
 
 def _stored_blocks(file: io.BufferedReader, member: zipfile.ZipInfo) -> Iterator[bytes]:
-    """A member of a zip archive as it is stored."""
+    """The stored (compressed) bytes of a zip member, in blocks."""
     file.seek(member.header_offset)
     header = file.read(ZIP_LOCAL_HEADER.size)
     if len(header) < ZIP_LOCAL_HEADER.size or not header.startswith(ZIP_MAGIC):
@@ -143,7 +142,7 @@ def _stored_blocks(file: io.BufferedReader, member: zipfile.ZipInfo) -> Iterator
     place = file.tell() + name_bytes + extra_bytes
     end = place + member.compress_size
     while place < end:
-        # the file may have been read elsewhere meanwhile
+        # the position in the file may have changed since the last block
         file.seek(place)
         block = file.read(min(READ_BYTES, end - place))
         if not block:
@@ -153,7 +152,7 @@ def _stored_blocks(file: io.BufferedReader, member: zipfile.ZipInfo) -> Iterator
 
 
 def _unzipped(member: zipfile.ZipInfo, stored: Iterator[bytes]) -> Iterator[bytes]:
-    """The content of a member, by its stored blocks."""
+    """Decompress the stored blocks of a zip member."""
     method = member.compress_type
     if method == zipfile.ZIP_STORED:
         yield from stored
@@ -170,7 +169,7 @@ def _unzipped(member: zipfile.ZipInfo, stored: Iterator[bytes]) -> Iterator[byte
 
 
 def _inflated(stored: Iterator[bytes]) -> Iterator[bytes]:
-    """What a deflate stream unpacks to."""
+    """Decompress a deflate stream."""
     decompressor = zlib.decompressobj(-zlib.MAX_WBITS)
     for block in stored:
         data = block
@@ -183,7 +182,7 @@ def _inflated(stored: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _decompressed(decompressor: Any, stored: Iterator[bytes]) -> Iterator[bytes]:
-    """What a bzip2 or LZMA stream unpacks to."""
+    """Decompress a bzip2 or LZMA stream."""
     for block in stored:
         yield decompressor.decompress(block, READ_BYTES)
         while not (decompressor.eof or decompressor.needs_input):
@@ -193,7 +192,7 @@ def _decompressed(decompressor: Any, stored: Iterator[bytes]) -> Iterator[bytes]
 
 
 def _lzma_alone(member: zipfile.ZipInfo, data: bytes) -> bytes:
-    """The first block of a member by LZMA, with the header of an .lzma file: properties, and the
+    """The first block of an LZMA member, preceded by the header of an .lzma file: properties and
     size.
     """
     n_properties = int.from_bytes(data[2:4], "little")
@@ -205,8 +204,8 @@ def _lzma_alone(member: zipfile.ZipInfo, data: bytes) -> bytes:
 
 
 class _BoundedTarInfo(tarfile.TarInfo):
-    """A member of a tar archive. Raises OSError where its header would take much memory: Python
-    reads long names, PAX headers and the maps of sparse files whole, whatever their size.
+    """A member of a tar archive. Raises OSError if its header would need much memory: Python reads
+    long names, PAX headers and the maps of sparse files at once, whatever their size.
     """
 
     def _proc_member(self, archive: Any) -> Any:
@@ -223,7 +222,7 @@ def _tar_members(blocks: Iterable[bytes], pattern: str) -> Iterator[tuple[str, I
     last_bytes = b""
 
     def watched() -> Iterator[bytes]:
-        """The blocks; the last bytes of those that were read are kept."""
+        """Pass the blocks on and keep the last bytes of them."""
         nonlocal last_bytes
         for block in blocks:
             last_bytes = (last_bytes + block)[-TAR_BLOCK_BYTES:]
@@ -234,7 +233,7 @@ def _tar_members(blocks: Iterable[bytes], pattern: str) -> Iterator[tuple[str, I
         fileobj=file, mode="r|", bufsize=READ_BYTES, tarinfo=_BoundedTarInfo
     ) as archive:
         while (member := archive.next()) is not None:
-            # the archive would keep all of them
+            # otherwise `archive` would keep every member in memory
             archive.members.clear()  # type: ignore[attr-defined]
             if member.issparse():
                 raise OSError(f"{member.name} in it is a sparse file, which is not read")
@@ -243,9 +242,9 @@ def _tar_members(blocks: Iterable[bytes], pattern: str) -> Iterator[tuple[str, I
             opened = archive.extractfile(member)
             if opened is not None:
                 yield member.name, opened
-    # to the end, where checksums are
+    # read to the end, where the checksums are
     while file.read(READ_BYTES):
         pass
-    # Python's reader takes a cut between two members for the end
+    # Python's reader mistakes a truncation between two members for the end
     if last_bytes.strip(b"\0") or not last_bytes:
         raise EOFError

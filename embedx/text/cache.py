@@ -1,22 +1,22 @@
-"""The token cache: a corpus is read once, its tokens go to disk under provisional ids, and training
-maps them into memory.
+"""The token cache: a corpus is read once, its tokens are stored on disk as provisional ids, and
+training maps them into memory.
 
     FOLDER/KEY/           one encoded corpus; KEY is a hash of its sources and the tokeniser's
                           settings
         tokens.bin        int32, END_OF_SENTENCE between sentences
         counts.npy        int64 (n_types,)
         letters.bin       all words in UTF-8, one after the other
-        starts.npy        int64 (n_types + 1,), where each begins
-        about.json        what was read, with what settings, and what was counted
+        starts.npy        int64 (n_types + 1,), the offset of each word
+        about.json        the sources, the settings, and the counts
     FOLDER/building-*.embedx/    a corpus being written or not kept (standard input), or a run's own
                                  files; locked while in use
-        spilled-*.bin     words that outgrew memory, until they are merged; see
+        spilled-*.bin     words that did not fit into memory, until they are merged; see
                           `embedx.text.spilled_words`
 
 A corpus is written in a temporary folder, which is locked, and renamed when it is complete. A
-temporary folder without a lock is left from a killed process; the next run deletes it. Other files
-in FOLDER are never touched. A corpus of the cache is checked before it is used
-(`embedx.text.encoded_corpus`); a damaged one is built again.
+temporary folder without a lock was left by a killed process; the next run deletes it. Other files
+in FOLDER are never touched. A cached corpus is checked before it is used
+(`embedx.text.encoded_corpus`); a damaged one is rebuilt.
 """
 
 import hashlib
@@ -36,12 +36,12 @@ from embedx.text.settings import TextSettings
 from embedx.text.sources import Source
 from embedx.text.temporary_folders import errors_explained, sweep
 
-# Part of every key: raise it when the files or the tokeniser's results change.
+# Part of every key: increase it when the files or the tokeniser's results change.
 FORMAT = 7
 
 
 def folders(cache_dir: Path | None = None) -> tuple[Path, ...]:
-    """Where corpora are kept, as --cache-dir says or by default: all are read, and what is new is
+    """The folders of the cache, from --cache-dir or by default. All are searched; new corpora are
     written to the first.
     """
     if cache_dir is None:
@@ -50,17 +50,17 @@ def folders(cache_dir: Path | None = None) -> tuple[Path, ...]:
     try:
         return with_spare(folder, "tokens")
     except OSError:
-        # it is made when it is written to, which explains what is wrong
+        # created on first write, whose error message explains any problem
         return (folder,)
 
 
 def default_folders() -> tuple[Path, ...]:
-    """The folders without --cache-dir."""
+    """The folders of the cache if --cache-dir is not given."""
     return kept_in("tokens")
 
 
 def cache_key(sources: Sequence[Source], settings: TextSettings) -> str:
-    """A hash of everything the tokens depend on; "" if a source cannot be known again."""
+    """A hash of everything the tokens depend on; "" if a source has no fingerprint."""
     if any(source.fingerprint is None for source in sources):
         return ""
     identity = [[source.reader, source.cut_off, source.fingerprint] for source in sources]
@@ -68,12 +68,12 @@ def cache_key(sources: Sequence[Source], settings: TextSettings) -> str:
 
 
 def digest(identity: Any) -> str:
-    """A key: the hash of plain types."""
+    """A key: the hash of values of JSON types."""
     return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:24]
 
 
 def kept(key: str, cache_dir: Path | None, progress: Progress) -> EncodedCorpus | None:
-    """The kept corpus of this key, or None; also for "", the key of what cannot be kept."""
+    """The cached corpus with this key, or None; "", the key of a temporary corpus, gives None."""
     if not key:
         return None
     corpora = (load(folder / key, progress) for folder in folders(cache_dir))
@@ -81,11 +81,11 @@ def kept(key: str, cache_dir: Path | None, progress: Progress) -> EncodedCorpus 
 
 
 def list_caches(cache_dir: Path | None = None) -> list[Record]:
-    """The corpora kept in the cache, the newest first: key, sources, settings, tokens, bytes and
-    when each was created.
+    """The corpora in the cache, newest first: key, sources, settings, tokens, bytes and time of
+    creation.
 
-    Damaged ones are the last, with "damage" other than None; damage within the tokens shows when
-    they are used. Raises `SettingError` where the folder that is named does not exist.
+    Damaged corpora come last, with "damage" other than None; damage within the tokens is found only
+    when they are used. Raises `SettingError` if the given folder does not exist.
     """
     homes = default_folders() if cache_dir is None else (cache_dir,)
     corpora = []
@@ -94,14 +94,14 @@ def list_caches(cache_dir: Path | None = None) -> list[Record]:
         for home in homes:
             for folder in _kept_in(home):
                 corpus = _described(folder)
-                # else it was cleared meanwhile
+                # otherwise another process has cleared it
                 if folder.exists():
                     corpora.append(corpus)
     return sorted(corpora, key=lambda corpus: corpus["created"], reverse=True)
 
 
 def _described(folder: Path) -> Record:
-    """What `list_caches` says of a kept corpus."""
+    """The entry of `list_caches` for a cached corpus."""
     corpus: Record = {
         "key": folder.name,
         "sources": [],
@@ -120,15 +120,16 @@ def _described(folder: Path) -> Record:
             "created": about["created"],
         }
     except Exception as error:
-        # JSON raises what it likes, given the bytes
+        # damaged JSON may raise errors of many types
         return corpus | {"damage": str(error)}
 
 
 def clear_caches(cache_dir: Path | None = None, progress: Progress = SILENT) -> int:
-    """Delete all kept corpora and what killed runs left; the bytes freed. Running programs keep
-    what they have mapped. Raises `SettingError` where the folder that is named does not exist.
+    """Delete all cached corpora and what killed runs left; return the number of bytes freed.
+    Running programs keep what they have mapped. Raises `SettingError` if the given folder does not
+    exist.
 
-    Corpora of default folders that can only be read, as in an image, stay and are noted.
+    Corpora in read-only default folders, such as those of an image, stay, and a note says so.
     """
     if cache_dir is None:
         for read_only in default_folders()[1:]:
@@ -153,7 +154,7 @@ def _check_named(cache_dir: Path | None) -> None:
 
 
 def _kept_in(home: Path) -> list[Path]:
-    """The kept corpora, whole or damaged."""
+    """The cached corpora, complete or damaged."""
     if not home.is_dir():
         return []
     return sorted(folder for folder in home.iterdir() if is_kept(folder))

@@ -1,13 +1,13 @@
 """Lines of cells: lists of edges, and files about nodes.
 
-The separator of a file divides each of its first lines into two or three cells. It is the first of
-these that does: tabs, commas, white space, semicolons, bars. White space comes before commas where
-it divides each line into two names with equally many commas, such as `Smith,J Doe,A`, and maybe a
-number. If nothing divides all lines, the separator is the tab or comma in the first line, else
-white space.
+The separator of a file is the first of these that divides each of its first lines into two or three
+cells: tabs, commas, white space, semicolons, bars. White space precedes commas if it divides each
+line into two names with equal numbers of commas, such as `Smith,J Doe,A`, and optionally a number.
+If nothing divides all lines, the separator is the tab or comma in the first line, otherwise white
+space.
 
-A cell in double quotes may hold the separator; a quote within it is doubled. White space around
-cells is left out. Comments are lines that begin with `#`, `%` or `//`.
+A cell in double quotes may contain the separator; a quote within it is doubled. White space around
+cells is removed. Comments are lines that begin with `#`, `%` or `//`.
 """
 
 import codecs
@@ -21,7 +21,7 @@ from embedx.text.tables import MAX_RECORD_BYTES, SENTENCE_END, TOKEN_END
 
 COMMENTS = ("#", "%", "//")
 COMMENT_STARTS = tuple(start.encode() for start in COMMENTS)
-# The separator that is any run of white space.
+# As a separator: any run of white space.
 WHITE_SPACE = b""
 # Separators that are tried before white space, and after it.
 BEFORE_WHITE_SPACE = (b"\t", b",")
@@ -36,17 +36,17 @@ SEPARATOR_NAMES = {
 }
 NUMBER = re.compile(rb"[+-]?(?:\d+(?:[.,]\d*)?|\.\d+)(?:[eE][+-]?\d+)?")
 EDGE_CELLS = (2, 3)
-# Lines by which the separator of a file is recognised.
+# Number of lines by which the separator of a file is recognised.
 FIRST_LINES = 50
 BLANKS = b" \t\r\v\f"
 CELL_BETWEEN_WHITE_SPACE = re.compile(rb'"((?:[^"]|"")*+)"(?=\s|\Z)|(\S+)')
-# UTF-8 has neither these bytes, which mark the ends of tokens, nor those that take their place:
-# invalid text stays invalid.
+# Bytes that mark the ends of tokens, and their replacements in the text: neither occurs in UTF-8,
+# so invalid text stays invalid.
 REPLACED_MARKS = {TOKEN_END: b"\xfd", SENTENCE_END: b"\xfd"}
 
 
 def separator_of(text: bytes) -> bytes | None:
-    """The separator of a file that begins with this text; None where it has comments alone."""
+    """The separator of a file that begins with this text; None if it has only comments."""
     lines = _content(text.split(b"\n"))[:FIRST_LINES]
     if not lines:
         return None
@@ -68,8 +68,8 @@ def separator_of(text: bytes) -> bytes | None:
 
 
 def _is_within_cells(line: bytes, separator: bytes) -> bool:
-    """Whether white space divides a line and a separator belongs to its cells: the two names have
-    equally many of it, and a third cell is a number, maybe with a decimal comma.
+    """Whether white space divides a line, and `separator` is part of its cells: both names contain
+    it equally often, and a third cell is a number, possibly with a decimal comma.
     """
     first, second, *others = divided(line, WHITE_SPACE)
     if first.count(separator) != second.count(separator):
@@ -88,14 +88,14 @@ def _are_edges(lines: Sequence[bytes], separator: bytes) -> bool:
 
 
 def divided(line: bytes, separator: bytes) -> list[bytes]:
-    """The cells of a line; where its quotes are damaged, what lies between the separators."""
+    """The cells of a line; if its quotes are damaged, the text between separators."""
     cells = cells_of(line, separator)
     return line.split(separator) if cells is None else cells
 
 
 def cells_of(line: bytes, separator: bytes) -> list[bytes] | None:
-    """The cells of a line without the empty ones at its end; None if a quote is not closed where
-    its cell ends.
+    """The cells of a line without empty ones at its end; None if a quote is not closed at the end
+    of its cell.
     """
     cells: list[bytes] | None
     if b'"' not in line:
@@ -126,7 +126,7 @@ def _quoted_cells(line: bytes, separator: bytes) -> list[bytes] | None:
 
 @cache
 def _pattern(separator: bytes) -> re.Pattern[bytes]:
-    """A cell, in quotes or without, and the separator after it."""
+    """The pattern of a cell, quoted or not, and the separator after it."""
     blanks = b"[%s]*" % re.escape(BLANKS.replace(separator, b""))
     plain = b'([^"%s][^%s]*)?' % (separator, separator)
     return re.compile(
@@ -135,7 +135,7 @@ def _pattern(separator: bytes) -> re.Pattern[bytes]:
 
 
 def _unquoted(quoted: bytes | None, plain: bytes | None) -> bytes:
-    """The text of a cell, in quotes or without."""
+    """The text of a cell, quoted or not."""
     return (quoted or b"").replace(b'""', b'"').strip() or (plain or b"").strip()
 
 
@@ -145,8 +145,8 @@ def _unquoted(quoted: bytes | None, plain: bytes | None) -> bytes:
 def cell_lines(
     blocks: Iterable[bytes], name: str, separator: bytes | None = None
 ) -> Iterator[tuple[int, list[str]]]:
-    """The number and the cells of each line that has any. Raises `DataError` for empty cells before
-    others, and for quotes that are not closed.
+    """Yield the number and the cells of each line that has cells. Raises `DataError` for an empty
+    cell before another cell, and for quotes that are not closed.
 
     separator  None: recognised by `separator_of`
     """
@@ -160,8 +160,8 @@ def cell_lines(
 def cell_tokens(
     blocks: Iterable[bytes], name: str, separator: bytes | None = None
 ) -> Iterator[bytes]:
-    """The lines with TOKEN_END and SENTENCE_END behind their cells and themselves. Raises as
-    `cell_lines` does.
+    """The lines with TOKEN_END after each cell and SENTENCE_END after each line. Raises the errors
+    of `cell_lines`.
     """
     for first, text, known_separator in _separated(blocks, name, separator):
         for mark, replacement in REPLACED_MARKS.items():
@@ -173,7 +173,9 @@ def cell_tokens(
 def _separated(
     blocks: Iterable[bytes], name: str, separator: bytes | None
 ) -> Iterator[tuple[int, bytes, bytes]]:
-    """The text in pieces of whole lines: the number of the first line, the piece, its separator."""
+    """Yield the text in pieces of whole lines: the number of the first line, the piece, its
+    separator.
+    """
     first = 1
     for text in whole_lines(blocks, name):
         if separator is None:
@@ -183,7 +185,7 @@ def _separated(
 
 
 def _marked(text: bytes, separator: bytes, name: str, first: int) -> bytes:
-    """The lines, numbered from `first`, with the marks of `cell_tokens`."""
+    """The lines, numbered from `first`, with the marks described at `cell_tokens`."""
     if _is_simple(text, separator):
         return text.translate(_marks(separator))
     lines = enumerate(text.split(b"\n"), first)
@@ -192,7 +194,9 @@ def _marked(text: bytes, separator: bytes, name: str, first: int) -> bytes:
 
 
 def _is_simple(text: bytes, separator: bytes) -> bool:
-    """Whether cells are what is between separators as it stands, and none is empty."""
+    """Whether the text between separators is the cells, without quotes or white space to remove,
+    and none is empty.
+    """
     if b'"' in text:
         return False
     if separator == WHITE_SPACE:
@@ -208,7 +212,7 @@ def _is_simple(text: bytes, separator: bytes) -> bool:
 
 @cache
 def _marks(separator: bytes) -> bytes:
-    """The table of `bytes.translate` by which separators become TOKEN_END, and line feeds
+    """The table of `bytes.translate` that replaces separators by TOKEN_END, and line feeds by
     SENTENCE_END.
     """
     ends = separator or BLANKS
@@ -216,7 +220,7 @@ def _marks(separator: bytes) -> bytes:
 
 
 def _checked(line: bytes, separator: bytes, name: str, number: int) -> list[bytes]:
-    """The cells of a line, the words of a comment. Raises `DataError` as `cell_lines` does."""
+    """The cells of a line; of a comment its words. Raises the errors of `cell_lines`."""
     if line.lstrip().startswith(COMMENT_STARTS):
         return line.split()
     cells = cells_of(line, separator)
@@ -235,8 +239,8 @@ def _checked(line: bytes, separator: bytes, name: str, number: int) -> list[byte
 
 
 def whole_lines(blocks: Iterable[bytes], name: str) -> Iterator[bytes]:
-    """The text in pieces that end where lines do. Raises `DataError` for a line of more than
-    MAX_RECORD_BYTES.
+    """Yield the text in pieces that end at the end of a line. Raises `DataError` for a line of more
+    than MAX_RECORD_BYTES.
     """
     rest = b""
     is_first = True

@@ -1,13 +1,12 @@
-"""How often each pair of words occurs: the collapsed form of a corpus, which skip-gram's loss
-depends on alone.
+"""Counts the pairs of words of a corpus. The loss of skip-gram depends on nothing but these counts,
+the collapsed form of the corpus.
 
-A pair is an input x and the centre y of a window that x lies in. The pairs are those that training
-by the stream takes: for the same seed and epoch the same words survive subsampling and the same
-windows are drawn, and windows end at sentences and at what is held out. Several epochs may be
-counted. (The expected counts have no simple closed form: words that are left out bring others into
-a window.)
+A pair is an input x and the centre y of a window that x lies in. The pairs are those of training on
+the stream: for the same seed and epoch the same words survive subsampling and the same windows are
+drawn, and windows end at sentences and at held-out text. Several epochs may be counted. (The
+expected counts have no simple closed form: leaving out words brings others into a window.)
 
-Memory stays below a bound whatever the corpus (`embedx.text.counting`). The result maps files:
+Memory is bounded whatever the corpus (`embedx.text.counting`). The result is memory-mapped:
 
     input x occurs times[k] times with target targets[k], for k from offsets[x] to offsets[x + 1];
     targets ascend
@@ -29,7 +28,7 @@ from embedx.text.counting import BYTES_PER_KEY, Counter
 from embedx.text.subsampling import TokenStream, keep_words, new_words
 from embedx.text.temporary_folders import errors_explained, workspace
 
-# Tokens between two looks at the free part of the buffer, at most.
+# Maximum number of tokens between two checks of the free part of the buffer.
 MAX_CHUNK = 100_000
 
 
@@ -56,11 +55,12 @@ def counted(
     progress: Progress = SILENT,
     cache_dir: Path | None = None,
 ) -> Iterator[Counts]:
-    """The counts of some epochs of `stream`; they are in files until the block is left.
+    """Count the pairs of some epochs of `stream`; the files of the counts exist until the context
+    ends.
 
-    keys    one for each epoch: they decide which words are kept, and how far windows reach
-    memory  bytes that counting may take
-    Raises `EmbedxError` when the files cannot be written, or there is no pair.
+    keys    one for each epoch: they determine which words are kept, and the sizes of windows
+    memory  memory for counting, in bytes
+    Raises `EmbedxError` if the files cannot be written, or there is no pair.
     """
     home = cache.folders(cache_dir)[0]
     with workspace(home) as folder:
@@ -73,7 +73,7 @@ def counted(
 
 
 def totals(counts: Counts) -> tuple[ndarray, ndarray]:
-    """How often each word occurs as an input, and as a target, float64 (n_words,)."""
+    """The counts of each word as an input, and as a target, float64 (n_words,)."""
     n_words = len(counts.offsets) - 1
     input_totals = np.zeros(n_words)
     target_totals = np.zeros(n_words)
@@ -88,12 +88,12 @@ def _count_pairs(
     counter: Counter,
     progress: Progress,
 ) -> None:
-    """Add the pairs of an epoch for each key to the counter: the input's number in the upper half
-    of 64 bits, the target's in the lower one.
+    """Add the pairs of an epoch for each key to the counter: the input is in the upper 32 bits of
+    an entry, the target in the lower.
     """
     n_tokens = len(stream.tokens)
     max_pairs_per_token = 2 * window
-    # at most a quarter of the buffer stays empty
+    # so that at most a quarter of the buffer stays empty
     chunk = min(MAX_CHUNK, max(1, len(counter.buffer) // (4 * max_pairs_per_token)))
     words = new_words(window, chunk)
     progress.start("counting pairs", n_tokens * len(keys), " tokens")
@@ -125,7 +125,7 @@ def _merged(counter: Counter, n_words: int, folder: Path, progress: Progress) ->
 
 @kernel
 def _add_up(offsets, targets, times, input_totals, target_totals):
-    """Add the counts of all pairs to the totals of their words."""
+    """Add the count of each pair to the totals of its words."""
     for x in range(input_totals.size):
         for at in range(offsets[x], offsets[x + 1]):
             input_totals[x] += times[at]

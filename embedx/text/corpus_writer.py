@@ -27,7 +27,7 @@ class CorpusWriter:
     def __init__(self, home: Path) -> None:
         self.home = home
         self._opened = contextlib.ExitStack()
-        # whether the last token is a mark between sentences, or there is none yet
+        # whether the last token is an end of sentence, or there is none yet
         self._ends_sentence = True
 
     def __enter__(self) -> Self:
@@ -41,7 +41,9 @@ class CorpusWriter:
         self._opened.close()
 
     def write_tokens(self, tokens: np.ndarray) -> None:
-        """Append int32 tokens, without a mark that would begin the corpus or follow another one."""
+        """Append int32 tokens, without an end of sentence at the start of the corpus or after
+        another.
+        """
         if len(tokens) and tokens[0] == END_OF_SENTENCE and self._ends_sentence:
             tokens = tokens[1:]
         if not len(tokens):
@@ -54,17 +56,17 @@ class CorpusWriter:
                 unwritten = unwritten[n_written:]
 
     def set_aside(self, words: WordList) -> None:
-        """Write out the words by which the tokens since the last call are numbered; `write_words`
-        merges them.
+        """Write the table of words that numbers the tokens since the last call to disk;
+        `write_words` merges the tables.
         """
         with errors_explained(self.home):
             self.spill.add(words, self.n_entries())
 
     def write_words(self, words: WordList, memory: int = 0, progress: Progress = SILENT) -> None:
-        """After all tokens, write the words and how often each occurs.
+        """After all tokens, write the words and their counts.
 
-        words   those that were not set aside
-        memory  bytes for merging words that were set aside
+        words   those that were not set aside before
+        memory  memory in bytes for merging the words that were set aside
         """
         with errors_explained(self.home):
             if self._ends_sentence and self.n_entries():
@@ -90,7 +92,7 @@ class CorpusWriter:
             self.n_tokens = int(counts.sum())
 
     def n_entries(self) -> int:
-        """How many tokens and marks were written."""
+        """The number of tokens and ends of sentences written."""
         return self.tokens.tell() // BYTES_PER_TOKEN
 
     def finish(
@@ -100,11 +102,11 @@ class CorpusWriter:
         key: str = "",
         progress: Progress = SILENT,
     ) -> EncodedCorpus:
-        """The corpus, kept under its key; the one that is there if another run has published it
-        meanwhile.
+        """Publish the corpus in the cache under its key, and return it; if another run has
+        published it first, return that one.
 
-        Without a key, or where something else has the name of its folder, the corpus is temporary:
-        it is deleted when it is closed.
+        Without a key, or if something else has the name of its folder, the corpus is temporary: it
+        is deleted when it is closed.
         """
         created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         about = {
@@ -137,13 +139,13 @@ class CorpusWriter:
                 problem = f"{target}: is in the way, and cannot be replaced"
                 progress.note(problem, "; delete it, or name another ", Setting("cache_dir"))
             return winner
-        # the lock on its folder keeps others from clearing it meanwhile
+        # the lock on its folder prevents others from clearing it
         return EncodedCorpus(target)
 
 
 def is_kept(folder: Path) -> bool:
-    """Whether a folder is a kept corpus, whole or damaged: its name is a key, and it holds nothing
-    but the files of a corpus.
+    """Whether a folder is a cached corpus, complete or damaged: its name is a key, and it contains
+    only the files of a corpus.
     """
     if files.KEY.fullmatch(folder.name) is None or folder.is_symlink():
         return False
@@ -155,11 +157,11 @@ def is_kept(folder: Path) -> bool:
 
 
 def remove_kept(folder: Path) -> None:
-    """Delete a kept corpus, unless another process does; it is renamed first, so that no run opens
-    a part of it.
+    """Delete a cached corpus, unless another process does; it is renamed first, so that no run
+    opens an incomplete one.
     """
     with workspace(folder.parent) as away:
-        # a run that has just published it may still have to open it
+        # a run that has just published it may not have opened it yet
         lock = locks.lock(folder)
         with contextlib.suppress(OSError):
             folder.rename(away / folder.name)

@@ -1,7 +1,7 @@
-"""Integer keys counted in bounded memory: sorted runs go to disk and are merged range by range.
+"""Counts integer keys in bounded memory: sorted runs are written to disk and merged range by range.
 
-It counts co-occurring words, pairs of neighbours (collocations) and repeated lines, and merges the
-words that outgrow their memory (`embedx.text.spilled_words`).
+Used for co-occurring words, pairs of neighbours (collocations), repeated lines, and to merge tables
+of words on disk (`embedx.text.spilled_words`).
 """
 
 import itertools
@@ -15,16 +15,16 @@ from numpy import int64, ndarray
 from embedx.runtime.progress import Progress
 
 BYTES_PER_KEY = 8
-# Of a key and its value, and of copies of both in another order.
+# Bytes of a key and its value, and of copies of both in another order.
 BYTES_PER_MERGED_ENTRY = 64
-# However little memory there is: every range takes a look at all runs.
+# Minimum, however little memory there is: every range needs a pass over all runs.
 MIN_ENTRIES_PER_RANGE = 1 << 17
-# Sorted keys that are counted at a time.
+# Number of sorted keys that are counted at a time.
 KEYS_PER_BLOCK = 1 << 20
 
 
 class SortedRuns:
-    """Runs of int64 keys, each ascending, with a number beside each key, in two files."""
+    """Ascending runs of int64 keys, each with a value, in two files."""
 
     def __init__(self, folder: Path, name: str, dtype: Any) -> None:
         self.keys = folder / f"{name}-keys.bin"
@@ -45,10 +45,10 @@ class SortedRuns:
     def merged(
         self, memory: int, progress: Progress, title: str, unit: str
     ) -> Iterator[tuple[ndarray, ndarray, ndarray]]:
-        """Keys, values, and where each group of equal keys begins, a range of keys at a time, in
-        about `memory` bytes.
+        """Yield keys, values, and the start of each group of equal keys, one range of keys at a
+        time, in about `memory` bytes.
 
-        Keys ascend; of equal keys that of the first run comes first. The files are deleted.
+        Keys ascend; equal keys are in the order of their runs. The files are deleted.
         """
         bounds = itertools.pairwise(self.bounds)
         runs = [slice(first, stop) for first, stop in bounds if first < stop]
@@ -69,8 +69,8 @@ class SortedRuns:
         self.values.unlink()
 
     def _ranges(self, runs: list[slice], max_entries: int) -> Iterator[tuple[slice, ...]]:
-        """Ranges of keys, ascending, of at most about `max_entries` entries: for each the part of
-        every run that is in it.
+        """Yield ascending ranges of keys with at most about `max_entries` entries: for each range
+        its part of every run.
         """
         step = max(max_entries // (2 * len(runs)), 1)
         keys = np.memmap(self.keys, int64, "r")
@@ -85,18 +85,18 @@ class SortedRuns:
 
     def _read(self, parts: Iterable[slice]) -> tuple[ndarray, ndarray]:
         """The keys of some parts of runs, ascending, and their values."""
-        # mapped anew each time, so that pages that were read before take no memory
+        # mapped again each time, so that pages read before take no memory
         all_keys = np.memmap(self.keys, int64, "r")
         all_values = np.memmap(self.values, self.dtype, "r")
         keys = np.concatenate([all_keys[part] for part in parts])
         values = np.concatenate([all_values[part] for part in parts])
-        # timsort, which merges runs
+        # timsort, which merges sorted runs
         order = np.argsort(keys, kind="stable")
         return keys[order], values[order]
 
 
 class Counter:
-    """Counts int64 keys exactly, in about `memory` bytes; what exceeds them goes to `folder`."""
+    """Counts int64 keys exactly, in about `memory` bytes; more are written to `folder`."""
 
     def __init__(self, folder: Path, memory: int) -> None:
         self.memory = memory
@@ -105,7 +105,7 @@ class Counter:
         self.runs = SortedRuns(folder, "counted", np.int32)
 
     def reserve(self, n: int) -> ndarray:
-        """The buffer for the next n keys; `commit` states how many of them were written."""
+        """The buffer for the next n keys; `commit` then tells how many were written."""
         if self.n_buffered + n > len(self.buffer):
             self._write_run()
         if n > len(self.buffer):
@@ -119,8 +119,8 @@ class Counter:
     def counted(
         self, progress: Progress, title: str, unit: str
     ) -> Iterator[tuple[ndarray, ndarray]]:
-        """The distinct keys, ascending, and their counts, int64, in blocks; the counter cannot be
-        used afterwards.
+        """Yield the distinct keys, ascending, and their counts, int64, in blocks. The counter
+        cannot be used afterwards.
         """
         self._write_run()
         self.buffer = np.empty(0, int64)

@@ -1,4 +1,4 @@
-"""Decompresses a file by what it begins with, not by its name: bzip2, gzip, xz and zstd."""
+"""Decompresses bzip2, gzip, xz and zstd, recognised by their first bytes, not by names."""
 
 import bz2
 import codecs
@@ -31,31 +31,31 @@ from embedx.text.wikipedia import DumpError
 GZIP_START = b"\x1f\x8b"
 BZIP2_START = re.compile(rb"BZh[1-9](1AY&SY|\x17rE8P\x90)")
 XZ_START = b"\xfd7zXZ\0"
-# The start of a frame, or of a skippable one, with which pzstd begins.
+# The start of a frame, or of a skippable frame, which is the first in files of pzstd.
 ZSTD_START = re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18")
 
-# Compressed bytes read at a time, which bounds the output: at most 64 MB.
+# Compressed bytes read at a time; this bounds the output to 64 MB.
 ZSTD_BYTES = 1 << 11
-# Compressed bytes that a thread unpacks at a time.
+# Number of compressed bytes that a thread unpacks at a time.
 BZIP2_PART_BYTES = 1 << 20
 # A stream of more compressed bytes is unpacked by one thread.
 MAX_STREAM_BYTES = 1 << 24
-# Blocks of one part of a bzip2 file that wait for the parts before it.
+# Maximum number of blocks of one part of a bzip2 file that wait for the previous parts.
 MAX_UNPACKED_BLOCKS = 64
-# Bytes that a file may make its decompressor allocate; `xz -9` takes 65 MB.
+# Maximum number of bytes that a decompressor may allocate; `xz -9` needs 65 MB.
 MAX_XZ_MEMORY = 1 << 30
 
 DAMAGED = (EOFError, OSError, zlib.error, lzma.LZMAError, UnicodeError, *archives.DAMAGED_ARCHIVE)
 
 
 class UnpackedReader(archives.BlockReader):
-    """What a source holds, decompressed if need be, as a file that is read once. Raises
-    `DataError` where it is damaged.
+    """The content of a source, decompressed if necessary, as a file that is read once. Raises
+    `DataError` if it is damaged.
     """
 
     def __init__(self, source: Source, as_it_comes: bool = False) -> None:
         """
-        as_it_comes  a read returns what a pipe holds, without waiting for more
+        as_it_comes  a read returns the bytes available in a pipe, without waiting for more
         """
         self._file = open_source(source)
         super().__init__(self._content(source, as_it_comes))
@@ -72,8 +72,8 @@ class UnpackedReader(archives.BlockReader):
 
 
 def lines_of_file(name: str) -> Iterator[bytes]:
-    """The lines of a file, which may be compressed, or of all files that a pattern matches. Raises
-    `DataError` where there is none.
+    """The lines of a file, which may be compressed, or of all files that match a pattern. Raises
+    `DataError` if there is no file.
     """
     is_one_file = not glob.has_magic(name) and not is_url(name) and name != STANDARD_INPUT
     if is_one_file and not os.path.lexists(name) and recipe_meant(name) is None:
@@ -85,8 +85,8 @@ def lines_of_file(name: str) -> Iterator[bytes]:
 
 @contextlib.contextmanager
 def damage_explained(source: Source) -> Iterator[None]:
-    """Raise a `DataError` with the source's name and a remedy in place of what decompressors,
-    decoders and the XML parser raise.
+    """Replace the errors of decompressors, decoders and the XML parser by a `DataError` with the
+    source's name and a remedy.
     """
     try:
         yield
@@ -103,9 +103,9 @@ def damage_explained(source: Source) -> Iterator[None]:
 def unpacked(
     source: Source, file: Any, threads: int = 1, as_it_comes: bool = False
 ) -> Iterator[bytes]:
-    """The content of a file in blocks, decompressed if need be.
+    """Yield the content of a file in blocks, decompressed if necessary.
 
-    as_it_comes  a block is what a pipe holds, without waiting for more
+    as_it_comes  a block is the bytes available in a pipe, without waiting for more
     Raises one of DAMAGED where the file is damaged.
     """
     start = file.peek(512)[:512]
@@ -136,13 +136,13 @@ def without_mark(blocks: Iterator[bytes]) -> Iterator[bytes]:
 def _stream_blocks(
     file: Any, new_decompressor: Callable[[], Any], step: int = BLOCK_BYTES
 ) -> Iterator[bytes]:
-    """The content of compressed streams, one after the other, as bzip2, xz and zstd write several.
+    """Yield the content of the compressed streams of a file; bzip2, xz and zstd may write several.
 
-    Bytes between streams that are no zeros are damage. Python's own readers take them for the end,
-    so that text is lost where the first bytes of a stream are damaged. zstandard's decompressor,
-    which has no `needs_input`, takes no limit of its output.
+    Bytes between streams other than zeros are damage. Python's own readers treat them as the end of
+    the file, so text would be lost if the first bytes of a stream are damaged. zstandard's
+    decompressor, which has no `needs_input`, cannot limit its output.
 
-    step  bytes that are read at a time
+    step  number of bytes read at a time
     """
     data = file.read(step)
     while data:
@@ -160,8 +160,8 @@ def _stream_blocks(
 
 
 def _skip_zeros(data: bytes, file: Any, step: int) -> bytes:
-    """What follows the zeros at the beginning of `data`, read from the file if `data` are zeros
-    alone; empty at its end.
+    """The bytes after the zeros at the beginning of `data`, read from the file if `data` has only
+    zeros; empty at the end of the file.
     """
     data = data.lstrip(b"\0")
     while not data:
@@ -188,8 +188,8 @@ def _zstd_blocks(name: str, file: Any) -> Iterator[bytes]:
 def _bzip2_blocks(file: Any, threads: int) -> Iterator[bytes]:
     """The content of a bzip2 file, its streams unpacked by several threads.
 
-    Wikipedia's multistream dumps have a stream for each 100 pages, pbzip2 writes one for each 900
-    kB. A longer stream, as bzip2 itself writes, is unpacked by one thread.
+    Wikipedia's multistream dumps have a stream per 100 pages, pbzip2 writes one per 900 kB. A
+    longer stream, as written by bzip2 itself, is unpacked by one thread.
     """
     pool = ThreadPoolExecutor(threads, "embedx-bzip2")
     submitted = (pool.submit(_unpack_bzip2, part) for part in _bzip2_parts(file))
@@ -203,8 +203,8 @@ def _bzip2_blocks(file: Any, threads: int) -> Iterator[bytes]:
 
 
 def _bzip2_parts(file: Any) -> Iterator[Any]:
-    """The file in parts, each a file of whole streams. The last part is the rest of the file,
-    from a stream on that is too long.
+    """Yield the file in parts, each a file of whole streams. If a stream is too long, the last part
+    is the rest of the file from there on.
     """
     data = b""
     while block := file.read(BZIP2_PART_BYTES):
@@ -222,8 +222,8 @@ def _bzip2_parts(file: Any) -> Iterator[Any]:
 
 
 def _unpack_bzip2(part: Any) -> Iterator[bytes]:
-    """The content of a part: its first blocks unpacked now, the others when they are read, so that
-    memory stays bounded.
+    """The content of a part: the first blocks are unpacked immediately, the others when they are
+    read, so that memory is bounded.
     """
     blocks = _stream_blocks(part, bz2.BZ2Decompressor)
     first = list(itertools.islice(blocks, MAX_UNPACKED_BLOCKS))

@@ -1,4 +1,4 @@
-"""From what the user names, or hands over as sentences, to provisional token ids.
+"""Encodes corpora, given by name or as lists of sentences, as provisional token ids.
 
 names -> sources (`sources`) -> blocks of text, read ahead (`streams`, `read_ahead`)
       -> tokens (`parallel_tokenizer`) -> an encoded corpus in the token cache (`cache`)
@@ -39,11 +39,11 @@ def encode(
     *,
     threads: int | None = None,
 ) -> EncodedCorpus:
-    """The corpora as provisional token ids, read now or found in the token cache.
+    """Encode corpora as provisional token ids, or take them from the token cache.
 
-    threads     that read; by default one for each core
-    phrases     collocations to join: how they are found in these corpora, or those that were joined
-                in others; none, if None
+    threads     number of reading threads; by default one per core
+    phrases     collocations to join: settings to find them in these corpora, or those joined in
+                another corpus; None joins nothing
     """
     if isinstance(corpora, str | Path):
         corpora = [corpora]
@@ -60,14 +60,14 @@ def encode(
 
 
 def _check_several(corpora: object) -> None:
-    """Raise `DataError` for what is no list, and no iterator either."""
+    """Raise `DataError` unless the corpora are iterable."""
     if not isinstance(corpora, Iterable):
         problem = f"{reprlib.repr(corpora)} is neither names of files nor lists of words"
         raise DataError("corpora", None, problem, "give names, or a list of lists of words")
 
 
 def _checked_names(corpora: Sequence[object]) -> list[str]:
-    """The names of corpora. Raises `DataError` for sentences among them, as lists or strings."""
+    """The names of corpora. Raises `DataError` for sentences, as lists or strings, among them."""
     for corpus in corpora:
         if not isinstance(corpus, str | Path):
             problem = f"{reprlib.repr(corpus)} among names of files"
@@ -80,7 +80,7 @@ def _checked_names(corpora: Sequence[object]) -> list[str]:
 
 
 def _may_be_name(text: str) -> bool:
-    """Whether text with blanks is the name of a file, a URL, a glob or members of an archive."""
+    """Whether a string with spaces may name a file, a URL, a glob or members of an archive."""
     if os.path.exists(text) or is_url(text) or OF_ARCHIVE.fullmatch(text):
         return True
     return bool(glob.glob(text, recursive=True))
@@ -94,15 +94,15 @@ def encode_sources(
     threads: int | None = None,
     watch: Watch | None = None,
 ) -> EncodedCorpus:
-    """The sources as provisional token ids: from the token cache if they are there, else each is
-    read once, counted and written to the cache.
+    """Encode sources as provisional token ids. If they are not in the token cache, each is read
+    once, counted and written to the cache.
 
     Sources without a fingerprint (standard input, a pipe, a file that changes while it is read)
     become a temporary corpus.
 
-    threads  that read and, of Wikipedia dumps, processes; by default one for each core. The tokens
-             are the same, in the same order
-    watch    gets the text, which is read even if it is in the cache
+    threads  number of reading threads and, for Wikipedia dumps, of processes; by default one per
+             core. It changes neither the tokens nor their order
+    watch    receives the text, which is then read even if its tokens are in the cache
     """
     key = cache.cache_key(sources, settings)
     corpus = cache.kept(key, cache_dir, progress) if watch is None else None
@@ -123,7 +123,7 @@ def encode_sources(
 
 
 def _note_urls(corpus: EncodedCorpus, sources: Sequence[Source], progress: Progress) -> None:
-    """Say of the first URL when it was read: a server may have another text by now."""
+    """Note when the first URL was read: the server may have another text by now."""
     urls = [source.name for source in sources if is_url(source.name)]
     if urls:
         day, _, time = corpus.created.partition("T")
@@ -135,7 +135,7 @@ def _note_urls(corpus: EncodedCorpus, sources: Sequence[Source], progress: Progr
 
 
 def _note_folders(report: Record, sources: Sequence[Source], progress: Progress) -> None:
-    """Say of each folder how many files were read, and what was not."""
+    """Note for each folder how many files were read and which were skipped."""
     not_text = {source.folder: source.left_out for source in sources if source.folder}
     for folder, left_out in not_text.items():
         reports = [
@@ -151,7 +151,7 @@ def _note_folders(report: Record, sources: Sequence[Source], progress: Progress)
 
 
 def _note_damage(report: Record, settings: TextSettings, progress: Progress) -> None:
-    """Say how the sources were read, what was left out, and how many damaged places they have."""
+    """Note how the sources were read, what was skipped, and the number of damaged places."""
     remedies = {"replace": "replaced by U+FFFD", "skip": "skipped"}
     for source in report["sources"]:
         name = source["name"]
@@ -175,11 +175,11 @@ def _note_damage(report: Record, settings: TextSettings, progress: Progress) -> 
 
 
 def _counted(n: int, noun: str) -> str:
-    """Such as "1 word" and "2 words"."""
+    """A count with its noun, such as "1 word" or "2 words"."""
     return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
 
 
 def _size(corpus: EncodedCorpus) -> str:
-    """Such as "2,000 tokens of 300 words (0.1 MB)"."""
+    """The size of a corpus, such as "2,000 tokens of 300 words (0.1 MB)"."""
     megabytes = f"{corpus.bytes / 1e6:,.1f} MB"
     return f"{corpus.n_tokens:,} tokens of {len(corpus.counts):,} words ({megabytes})"

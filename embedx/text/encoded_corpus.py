@@ -1,7 +1,7 @@
-"""An encoded corpus: its files, mapped from its folder and checked before they are used.
+"""An encoded corpus: its files are memory-mapped from its folder and checked before use.
 
-Compiled code does not check that a token is the number of a word, and a machine that lost its power
-may leave zeros, which are numbers of words too.
+Compiled code does not check that a token is the number of a word, and after a power failure a file
+may contain zeros, which are valid numbers.
 """
 
 import codecs
@@ -30,7 +30,7 @@ LETTERS = "letters.bin"
 STARTS = "starts.npy"
 ABOUT = "about.json"
 DATA = (TOKENS, COUNTS, LETTERS, STARTS)
-# The facts of a source's report that are read, with their types.
+# The required entries of a source's report, with their types.
 SOURCE_FACTS = {
     "name": str,
     "skipped": str | None,
@@ -45,9 +45,9 @@ BYTES_AT_A_TIME = 1 << 20
 
 
 class GeneratedTokens(Protocol):
-    """Tokens that are made while training and never stored: walks over a graph.
+    """Tokens that are generated during training and never stored: walks over a graph.
 
-    max_gradient  the longest gradient of a row, in place of the engine's
+    max_gradient  the maximum norm of the gradient of a row, instead of the engine's
     """
 
     max_gradient: float
@@ -56,20 +56,21 @@ class GeneratedTokens(Protocol):
         """The number of chunks of at most `n_tokens` tokens in an epoch."""
 
     def write_chunk(self, epoch: int, chunk: int, n_tokens: int, tokens: np.ndarray) -> int:
-        """Write a chunk of an epoch to `tokens`, int32 (n_tokens,); the number of tokens."""
+        """Write a chunk of an epoch to `tokens`, int32 (n_tokens,); return the number of tokens."""
 
 
 class EncodedCorpus:
-    """A corpus as numbers, mapped read-only from its folder.
+    """A corpus as token ids, mapped read-only from its folder.
 
     key        its name in the token cache; "" for a temporary corpus
-    tokens     int32: provisional ids, and marks between sentences
-    n_tokens   the number of tokens without the marks
+    tokens     int32: provisional ids, and END_OF_SENTENCE between sentences
+    n_tokens   the number of tokens without ends of sentences
     words      the words by provisional id
-    counts     int64 (n_types,): how often each word occurs
-    report     what was counted while the text was read
-    created    when it was read: the date and time in ISO 8601
-    generated  makes the tokens while training, if they are not stored; `tokens` are then a sample
+    counts     int64 (n_types,): the count of each word
+    report     the counts made while the text was read
+    created    date and time of reading in ISO 8601
+    generated  generates the tokens during training, if they are not stored; `tokens` are then a
+               sample
     """
 
     def __init__(self, folder: Path, delete: Callable[[], None] | None = None) -> None:
@@ -86,16 +87,16 @@ class EncodedCorpus:
             _map_letters(folder / LETTERS), np.asarray(map_array(folder / STARTS))
         )
         self.generated: GeneratedTokens | None = None
-        # at the latest when the program ends
+        # at the latest when the program exits
         self._delete = delete and weakref.finalize(self, delete)
 
     @property
     def place(self) -> str:
-        """Where it is, for messages."""
+        """Its place, for messages."""
         return f"the token cache {self.folder}" if self.key else f"{self.folder} for this run only"
 
     def close(self) -> None:
-        """Close the files; those of a temporary corpus are deleted."""
+        """Close the files, and delete those of a temporary corpus."""
         self.tokens = np.empty(0, np.int32)
         if self._delete:
             self._delete()
@@ -109,7 +110,7 @@ class EncodedCorpus:
 
 def _map_letters(file: Path) -> bytes | mmap.mmap:
     """The letters of all words."""
-    # an empty file, of a corpus whose only word is "", cannot be mapped
+    # the only word is "": an empty file cannot be mapped
     if file.stat().st_size == 0:
         return b""
     with file.open("rb") as opened:
@@ -117,8 +118,8 @@ def _map_letters(file: Path) -> bytes | mmap.mmap:
 
 
 def load(folder: Path, progress: Progress) -> EncodedCorpus | None:
-    """The kept corpus in `folder`, all of its files read and checked; None if there is none, or a
-    damaged one, which is noted.
+    """The cached corpus in `folder`, after all its files were read and checked; None if there is
+    none, or, with a note, if it is damaged.
     """
     try:
         if read_about(folder)["data_checksum"] != checksum(folder):
@@ -131,14 +132,14 @@ def load(folder: Path, progress: Progress) -> EncodedCorpus | None:
     except MemoryError:
         raise
     except Exception as error:
-        # numpy and JSON raise errors of many kinds for damaged files
+        # numpy and JSON raise errors of many types for damaged files
         if folder.exists():
             progress.note(f"{folder}: damaged ({error}), so the corpus is read again")
         return None
 
 
 def check_words(words: WordList) -> None:
-    """Raise unless the words are pieces of text that follow each other."""
+    """Raise an error unless the words are consecutive pieces of the text."""
     starts = words.starts
     n_bytes = len(words.letters)
     if starts.dtype != np.int64 or starts.ndim != 1 or len(starts) == 0:
@@ -156,7 +157,7 @@ def check_words(words: WordList) -> None:
 
 
 def check_tokens(corpus: EncodedCorpus) -> None:
-    """Raise unless all tokens are words, and occur as often as is stated."""
+    """Raise an error unless all tokens are words, and occur as often as stated."""
     n_words = len(corpus.words)
     tokens = corpus.tokens
     if len(tokens) and not (tokens.min() >= END_OF_SENTENCE and tokens.max() < n_words):
@@ -169,7 +170,7 @@ def check_tokens(corpus: EncodedCorpus) -> None:
 
 
 def check_report(report: Record) -> None:
-    """Raise unless a report has what is read of it."""
+    """Raise an error unless a report has the required entries."""
     for source in report["sources"]:
         for name, kind in SOURCE_FACTS.items():
             if not isinstance(source[name], kind):
@@ -177,7 +178,7 @@ def check_report(report: Record) -> None:
 
 
 def write_about(folder: Path, about: Record) -> None:
-    """Write about.json beside the other files, with their checksum if the corpus has a key."""
+    """Write about.json, with the checksum of the other files if the corpus has a key."""
     data_checksum = None
     if about["key"]:
         data_checksum = checksum(folder)
@@ -186,7 +187,7 @@ def write_about(folder: Path, about: Record) -> None:
 
 
 def read_about(folder: Path) -> Record:
-    """The content of about.json. Raises if it is damaged, or of another corpus."""
+    """The content of about.json. Raises an error if it is damaged, or of another corpus."""
     about = json.loads((folder / ABOUT).read_bytes())
     if not isinstance(about, dict) or about["checksum"] != checksum_of(about):
         raise ValueError(f"{ABOUT}: not what was written there")
@@ -196,7 +197,7 @@ def read_about(folder: Path) -> Record:
 
 
 def checksum(folder: Path) -> int:
-    """The checksum of the files of a corpus, but for about.json."""
+    """The checksum of the files of a corpus, except about.json."""
     crc = 0
     for name in DATA:
         with (folder / name).open("rb") as file:
@@ -206,7 +207,7 @@ def checksum(folder: Path) -> int:
 
 
 def bytes_in(folder: Path) -> int:
-    """The bytes of the files in a folder; 0 if it is deleted meanwhile."""
+    """The size of the files in a folder in bytes; 0 if it no longer exists."""
     with contextlib.suppress(OSError):
         return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
     return 0

@@ -1,14 +1,15 @@
-"""Downloads the files of a recipe: resumed where they were cut, from the first mirror that has
-them, named once they are whole.
+"""Downloads the files of a recipe from the first mirror that has them. An interrupted download is
+resumed; a file gets its name when it is complete.
 
-    FOLDER/FILE         the file, once all of it came and its size and checksum were compared
-    FOLDER/FILE.part    what has come so far, with the date of the server's version; locked by the
-                        process that downloads it
+    FOLDER/FILE         the complete file, after its size and checksum were verified
+    FOLDER/FILE.part    the bytes received so far, with the date of the server's version; locked by
+                        the process that downloads it
 
 A part is resumed if the server still has the version of that date (If-Range).
 
-Of an archive of labelled data, the files that the recipe names are unpacked beside it, or texts in
-folders called like their labels written as lines; archives of text are read as they are.
+From an archive of labelled data, the files named by the recipe are unpacked next to it; texts in
+folders named after their labels are written as lines of one file. Archives of text are read as they
+are.
 """
 
 import contextlib
@@ -55,18 +56,18 @@ from embedx.text.sources import ALL_MEMBERS, ARCHIVE_NAME, Source
 PAUSES = (1.0, 2.0, 5.0, *[10.0] * 8)
 MAX_NAME_BYTES = 255
 CONTENT_RANGE = re.compile(r"bytes (\d+)-")
-# HTTP statuses after which another attempt may succeed, beside those from 500 on.
+# HTTP statuses after which another attempt may succeed, in addition to those from 500 on.
 STATUSES_TO_RETRY = (408, 416, 429)
-# The date of a file whose server states none; it is never resumed.
+# The date of a file whose server sends none; its download is never resumed.
 NEVER = "Thu, 01 Jan 1970 00:00:00 GMT"
 MAX_DATE = float(1 << 33)
 
 
 def fetch(named: Recipe | str, to: Path | None = None, progress: Progress = SILENT) -> list[Path]:
-    """The files of a recipe, given itself or by name, downloaded into the folder `to` (the data
-    folder) unless they are there.
+    """Download the files of a recipe (or of the recipe with a name) into the folder `to`, by
+    default the data folder, unless they exist; return their paths.
 
-    Raises `EmbedxError` where one cannot be downloaded. An interrupted download leaves its part,
+    Raises `EmbedxError` if one cannot be downloaded. An interrupted download leaves a partial file,
     which the next call resumes.
     """
     recipe = find_recipe(named) if isinstance(named, str) else named
@@ -74,7 +75,7 @@ def fetch(named: Recipe | str, to: Path | None = None, progress: Progress = SILE
         raise DataError(named, None, "no recipe of that name", near_recipe(str(named)))
     downloads = recipe.to_fetch
     if not downloads:
-        # where they are not here the error states how to get them
+        # if they are missing, the error states how to get them
         return [Path(file) for file in recipe.find_files()]
     for download in downloads:
         _check_name(recipe, download)
@@ -90,14 +91,14 @@ def fetch(named: Recipe | str, to: Path | None = None, progress: Progress = SILE
 
 
 def listed_paths(paths: list[Path]) -> str:
-    """The first path, and how many more there are."""
+    """The first path and the number of further ones, for a message."""
     if len(paths) == 1:
         return str(paths[0])
     return f"{paths[0]} and {len(paths) - 1} more"
 
 
 def _fetched(recipe: Recipe, download: Download, to: Path | None, progress: Progress) -> Path:
-    """Where one file of a recipe is, downloaded unless it is there."""
+    """The path of one file of a recipe, downloaded if it is missing."""
     file = _file_here(recipe, download, to)
     if file is not None:
         progress.note(f"{file}: already here")
@@ -121,8 +122,8 @@ def _check_name(recipe: Recipe, download: Download) -> None:
 
 
 def _files_here(recipe: Recipe, to: Path | None) -> list[Path]:
-    """The files of a recipe if all that it and its parts name is on this machine, wherever recipes
-    look for it; none if something is missing, or has to be in the folder `to`.
+    """The files of a recipe if those of all its parts are on this machine, in any folder where
+    recipes look; empty if one is missing, or must be in the folder `to`.
     """
     if to is not None:
         return []
@@ -134,8 +135,8 @@ def _files_here(recipe: Recipe, to: Path | None) -> list[Path]:
 
 
 def _file_here(recipe: Recipe, download: Download, to: Path | None) -> Path | None:
-    """Where a file to be downloaded is already, in the folder `to` or, without one, wherever
-    recipes look for it; None if it is not there.
+    """The path of a file that need not be downloaded: in the folder `to` or, without one, in any
+    folder where recipes look; None if it is missing.
     """
     places = recipe.places() if to is None else [to]
     paths = [place / download.file for place in places]
@@ -143,14 +144,14 @@ def _file_here(recipe: Recipe, download: Download, to: Path | None) -> Path | No
 
 
 def _download_to(target: Path, recipe: Recipe, download: Download, progress: Progress) -> None:
-    """Download a file into its part, locked meanwhile, which becomes `target`."""
+    """Download a file into a locked partial file, and rename that to `target`."""
     part = target.with_name(f"{target.name}.part")
     if is_locked(part):
         raise DataError(part, None, "another process is fetching it", "wait for that one")
     part.parent.mkdir(parents=True, exist_ok=True)
     if part.is_symlink():
         raise DataError(part, None, "a link, which is not written through", "delete it")
-    # unlike `Path.touch`, keeps the date of a part that is there
+    # unlike `Path.touch`, keeps the date of an existing part
     open(part, "ab").close()
     part_lock = lock(part)
     try:
@@ -178,7 +179,9 @@ def _link(target: Path, file: str, progress: Progress) -> None:
 
 
 def _unpacked(recipe: Recipe, path: Path, to: Path | None, progress: Progress) -> list[Path]:
-    """The files that a recipe names in an archive, unpacked; the path itself if it is none."""
+    """The unpacked files of an archive that the recipe names; the path itself if it is not an
+    archive.
+    """
     if not ARCHIVE_NAME.fullmatch(path.name):
         return [path]
     folder = to or data_folder()
@@ -206,8 +209,8 @@ def _unpacked(recipe: Recipe, path: Path, to: Path | None, progress: Progress) -
 def _texts_by_folder(
     part: Recipe, path: Path, folder: Path, to: Path | None, progress: Progress
 ) -> Path:
-    """The file of a part, written from the texts in an archive that it names: a line for each, with
-    the name of its folder as its label.
+    """Write the file of a part from the texts in an archive that it names: one line per text,
+    labelled with the name of its folder.
     """
     file = folder / part.files[0]
     source = Source(str(path), "any", None)
@@ -233,8 +236,8 @@ def _texts_by_folder(
 
 
 def _member_named(recipe: Recipe, name: str) -> PurePosixPath | None:
-    """The path of a member of an archive if the recipe names it; None for others, and for paths
-    that lead out of the folder.
+    """The target path of an archive member if the recipe names it; None for other members, and for
+    paths that lead out of the folder.
     """
     path = PurePosixPath(posixpath.normpath(name))
     if path.is_absolute() or ".." in path.parts:
@@ -244,7 +247,7 @@ def _member_named(recipe: Recipe, name: str) -> PurePosixPath | None:
 
 
 def _write_member(file: Path, content: IO[bytes]) -> Path:
-    """The file with the content of a member of an archive, written whole or not at all."""
+    """Write the content of an archive member to a file, completely or not at all."""
     with _writing(file):
         file.parent.mkdir(parents=True, exist_ok=True)
     with _writing(file), replacing(file) as out:
@@ -254,7 +257,7 @@ def _write_member(file: Path, content: IO[bytes]) -> Path:
 
 
 class _UnreadableError(Exception):
-    """A member of an archive cannot be read, for the reason that is its cause."""
+    """A member of an archive cannot be read; the reason is `__cause__`."""
 
 
 def _read_member(content: IO[bytes]) -> bytes:
@@ -267,7 +270,7 @@ def _read_member(content: IO[bytes]) -> bytes:
 
 @contextlib.contextmanager
 def _writing(file: Path) -> Iterator[None]:
-    """Raise `DataError` if a file cannot be written; damage of the archive passes as it is."""
+    """Raise `DataError` if a file cannot be written; errors of a damaged archive are passed on."""
     try:
         yield
     except _UnreadableError as error:
@@ -311,8 +314,8 @@ def _download(recipe: Recipe, download: Download, part: Path, progress: Progress
 
 
 def _check(url: str, download: Download, part: Path, progress: Progress) -> None:
-    """Raise `_FailedError` if a part that is complete is not the file that the recipe describes;
-    say so where it does not describe it.
+    """Raise `_FailedError` if a complete part differs from the size or checksum in the recipe.
+    Without a checksum, say that the file is not checked.
     """
     size = part.stat().st_size
     if download.bytes and size != download.bytes:
@@ -330,7 +333,7 @@ def _check(url: str, download: Download, part: Path, progress: Progress) -> None
 
 
 def _check_sha256(part: Path, expected: str, progress: Progress) -> None:
-    """Empty a complete part and raise `_FailedError` if it is not the expected file."""
+    """Raise `_FailedError`, after emptying the part, if its checksum is not the expected one."""
     progress.note(f"checking {part.stem}, {amount(part.stat().st_size)}")
     with open(part, "rb") as file:
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
@@ -340,7 +343,7 @@ def _check_sha256(part: Path, expected: str, progress: Progress) -> None:
 
 
 def _download_from(url: str, part: Path, progress: Progress) -> None:
-    """Receive all that the server has; a connection that breaks is made again."""
+    """Receive the rest of a file; a broken connection is opened again."""
     for pause in (*PAUSES, None):
         try:
             _receive(url, part, progress)
@@ -352,9 +355,7 @@ def _download_from(url: str, part: Path, progress: Progress) -> None:
 
 
 def _receive(url: str, part: Path, progress: Progress) -> None:
-    """Append what the server sends to the part, or replace it where the server does not resume that
-    version.
-    """
+    """Append the answer to the part, or replace it if the server cannot resume that version."""
     response = _request(url, part)
     start = part.stat().st_size
     if start and response.status != http.client.PARTIAL_CONTENT:
@@ -373,7 +374,7 @@ def _receive(url: str, part: Path, progress: Progress) -> None:
 
 
 def _write(response: http.client.HTTPResponse, start: int, part: Path, progress: Progress) -> None:
-    """Write an answer to the part, of which the first `start` bytes are kept."""
+    """Write an answer to the part, keeping its first `start` bytes."""
     date = _date_of(response)
     total = None
     if response.length is not None:
@@ -397,7 +398,7 @@ def _write(response: http.client.HTTPResponse, start: int, part: Path, progress:
 
 
 def _request(url: str, part: Path) -> http.client.HTTPResponse:
-    """The server's answer, from the end of the part on if the server still has its version."""
+    """Request the file, from the end of the part on if the server still has the same version."""
     if not url.startswith(("http://", "https://")):
         raise _FailedError("only http and https addresses are fetched")
     headers = {"User-Agent": AGENT}
@@ -421,18 +422,18 @@ def _request(url: str, part: Path) -> http.client.HTTPResponse:
     except (OSError, http.client.HTTPException, ValueError) as error:
         why = getattr(error, "reason", error)
         message = reason(why) if isinstance(why, OSError) else str(why)
-        # Without a network, or such a server, waiting is of no use.
+        # Without a network, or without such a server, waiting does not help.
         raise _FailedError(message, may_retry=start > 0) from error
 
 
 def _continues(response: http.client.HTTPResponse, start: int) -> bool:
-    """Whether a partial answer was requested, and begins at byte `start`."""
+    """Whether the answer is partial, as requested, and begins at byte `start`."""
     sent = CONTENT_RANGE.match(response.headers.get("Content-Range", ""))
     return start > 0 and sent is not None and int(sent[1]) == start
 
 
 def _date_of(response: http.client.HTTPResponse) -> float:
-    """The date of the server's version, in seconds; 0 where it states none that is readable."""
+    """The date of the server's version, in seconds; 0 if missing or unreadable."""
     try:
         date = parsedate_to_datetime(response.headers.get("Last-Modified", NEVER)).timestamp()
     except (ValueError, TypeError, OverflowError, OSError):
@@ -441,7 +442,9 @@ def _date_of(response: http.client.HTTPResponse) -> float:
 
 
 def _received(body: CountedReader) -> bytes | None:
-    """The next bytes of an answer, none at its end. Raises `_FailedError` where it breaks off."""
+    """The next bytes of an answer, empty at its end. Raises `_FailedError` if the connection
+    breaks.
+    """
     try:
         return body.read(BLOCK_BYTES)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""What a file is, by its first bytes: text, a Wikipedia dump or neither."""
+"""Recognises by its first bytes whether a file is text, a Wikipedia dump or neither."""
 
 import codecs
 import re
@@ -6,7 +6,7 @@ import re
 from embedx.errors import Setting, Text
 from embedx.text.tables import PARQUET_START, NotTextError
 
-# What begins so, and what to do with it.
+# First bytes of files that are not text: what the file is, and the remedy.
 NOT_TEXT: dict[bytes, tuple[str, Text]] = {
     b"PK\x03\x04": ("a zip archive", "unzip it, or name it .zip"),
     b"%PDF-": ("a PDF", "convert it with pdftotext"),
@@ -16,13 +16,13 @@ NOT_TEXT: dict[bytes, tuple[str, Text]] = {
 }
 TAR_MAGIC = b"ustar"
 TAR_MAGIC_OFFSET = 257
-# Text in an 8-bit encoding, or with damaged places, stays well below this; about half of random
-# bytes is not UTF-8.
+# Highest share of invalid UTF-8 in text. Text in an 8-bit encoding, or with damaged places, has
+# much less; of random bytes about half is invalid.
 MAX_UNREADABLE = 0.3
 MIN_BYTES_TO_JUDGE = 64
 
-# Nothing is given back: a comment ends at its first "-->". Otherwise n comments could be separated
-# in 2^n ways.
+# Possessive: a comment ends at its first "-->". With backtracking, n comments could be matched in
+# 2^n ways.
 DUMP_START = re.compile(
     r"\ufeff?\s*+(?:<\?xml[^>]*+>\s*+)?+(?:(?><!--.*?-->)\s*+)*+<mediawiki\b", re.DOTALL
 )
@@ -30,7 +30,7 @@ DUMP_START_BYTES = 4096
 
 
 def check_is_text(name: str, head: bytes) -> None:
-    """Raise `NotTextError` if a file that begins so is no text."""
+    """Raise `NotTextError` if the first bytes of a file are not text."""
     for start, (problem, remedy) in NOT_TEXT.items():
         if head.startswith(start):
             raise NotTextError(name, problem, remedy, "binary")
@@ -48,6 +48,6 @@ def check_is_text(name: str, head: bytes) -> None:
 
 
 def begins_dump(head: bytes) -> bool:
-    """Whether a file that begins so is a Wikipedia dump, in XML."""
+    """Whether the first bytes of a file are those of a Wikipedia dump in XML."""
     text = head[:DUMP_START_BYTES].decode("utf-8", "ignore")
     return DUMP_START.match(text) is not None

@@ -1,4 +1,4 @@
-"""Work done by several threads, its results in the order in which it was submitted."""
+"""Runs work in several threads, with results in the order of submission."""
 
 import collections
 from collections.abc import Iterator
@@ -9,8 +9,8 @@ T = TypeVar("T")
 
 
 def in_order(submitted: Iterator[Future[T]], ahead: int) -> Iterator[T]:
-    """The results, with up to `ahead` futures waiting. An error of the iterator is raised after the
-    results before it.
+    """Yield the results, with up to `ahead` pending futures. An error of the iterator is raised
+    after the results before it.
     """
     waiting: collections.deque[Future[T]] = collections.deque()
     while True:

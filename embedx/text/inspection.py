@@ -1,5 +1,5 @@
-"""What a text looks like, from one pass over its bytes: damage with its places, lines, repeated
-lines, line ends, scripts, composed and decomposed letters.
+"""Inspects a text in one pass over its bytes: damage with its places, lines, repeated lines, line
+ends, scripts, composed and decomposed letters.
 
 Repeated lines are found by hashes of all lines, counted in bounded memory (`embedx.text.counting`).
 """
@@ -19,11 +19,11 @@ from embedx.runtime.progress import SILENT
 from embedx.settings import Record
 from embedx.text.counting import Counter
 
-# Lines of more bytes are reported; whole books have some 500 kB.
+# Longer lines, in bytes, are reported; a whole book has about 500 kB.
 MAX_LINE_BYTES = 1 << 20
-# Places that are reported of each kind of damage.
+# Number of places reported for each kind of damage.
 MAX_PLACES = 3
-# Bytes for the hashes of lines.
+# Memory for the hashes of lines, in bytes.
 LINE_MEMORY = 1 << 26
 
 BAD_UTF8 = "not UTF-8"
@@ -36,27 +36,27 @@ PATTERNS = {
         rb"[\x00-\x08\x0e-\x1f\x7f]|(?<!\xc3[\x82\x83])\xc2[\x80-\x9f]"
     ),
 }
-# Without a line feed behind it; at the end of a block that is not known, for blocks end where words
-# do.
+# A carriage return without a line feed after it. At the end of a block the next byte is unknown,
+# because blocks end where words do.
 CARRIAGE_RETURN = re.compile(rb"\r(?!\n|\Z)")
 KINDS = (BAD_UTF8, *PATTERNS, GIANT_LINES)
 
 
 class Inspector:
-    """Looks at sources, one after the other, a block at a time.
+    """Inspects sources in turn, block by block.
 
     counts, places     by kind of damage: how often it occurs, and where at first
     characters         int64 (characters of Unicode,): how often each occurs
-    line_hashes        those of all lines that are not empty
-    n_decomposed       marks that NFC joins to the letter before them
-    n_source_bytes     of the source, before the next block
-    line               the number of the line that has not ended
-    line_start         of that line: the byte of the source at which it begins
-    unended_line       the end of that line, as far as it came
+    line_hashes        hashes of all lines that are not empty
+    n_decomposed       number of marks that NFC joins to the letter before them
+    n_source_bytes     bytes of the source before the next block
+    line               the number of the current line, which has not ended
+    line_start         the byte of the source at which the current line begins
+    unended_line       the last bytes of the current line so far
     """
 
     def __init__(self, folder: Path) -> None:
-        """`folder` holds the hashes of lines that outgrow LINE_MEMORY."""
+        """`folder` is for the hashes of lines that exceed LINE_MEMORY."""
         self.counts = dict.fromkeys(KINDS, 0)
         self.places: dict[str, list[Record]] = {kind: [] for kind in KINDS}
         self.characters = np.zeros(sys.maxunicode + 1, np.int64)
@@ -74,7 +74,7 @@ class Inspector:
         self.unended_line = b""
 
     def feed(self, source: str, data: bytes, is_last: bool) -> None:
-        """Look at the next block of a source, which ends where a word does."""
+        """Inspect the next block of a source, which ends at the end of a word."""
         text = data.decode("utf-8", "replace")
         self._count_characters(text)
         self._note_damage(source, data, text)
@@ -103,7 +103,7 @@ class Inspector:
             self._note(kind, source, data, len(places), places)
 
     def _place(self, source: str, data: bytes, at: int) -> Record:
-        """Where data[at] is: line, from 1, and byte, from 0. A negative place is in the line in
+        """The place of data[at]: line, from 1, and byte, from 0. A negative `at` is in the line in
         which the data begin.
         """
         return {
@@ -113,14 +113,14 @@ class Inspector:
         }
 
     def _note(self, kind: str, source: str, data: bytes, n: int, places: Iterable[int]) -> None:
-        """Count `n` cases of a kind of damage, and keep the places of the first ones."""
+        """Count `n` cases of a kind of damage, and keep the first places."""
         self.counts[kind] += n
         n_kept = min(n, MAX_PLACES - len(self.places[kind]))
         first_places = itertools.islice(places, n_kept)
         self.places[kind] += [self._place(source, data, at) for at in first_places]
 
     def _end_lines(self, source: str, data: bytes) -> None:
-        """Count the lines that end in the data, of which the first may have begun before."""
+        """Count the lines that end in the data; the first may have begun in an earlier block."""
         # bytes of the first line that are not kept
         n_cut = self.n_source_bytes - self.line_start - len(self.unended_line)
         lines = (self.unended_line + data).split(b"\n")
@@ -142,10 +142,10 @@ class Inspector:
         self.line_start = int(ends[-1])
 
     def findings(self) -> Record:
-        """What the sources hold, as plain types by name.
+        """The results by name, as JSON types.
 
-        carriage_returns      those without a line feed behind them
-        composed, decomposed  letters that NFD takes apart, and that NFC puts together
+        carriage_returns      those without a line feed after them
+        composed, decomposed  letters that NFD decomposes, and that NFC composes
         counts, places        by kind of damage: how often it occurs, and where at first
         repeated_lines        as a share of the lines that are not empty
         scripts               shares of the letters, the largest first
@@ -182,7 +182,7 @@ class Inspector:
 
 
 def _bad_places(data: bytes) -> Iterator[int]:
-    """The bytes at which sequences begin that are not UTF-8."""
+    """The offsets at which invalid UTF-8 sequences begin."""
     at = 0
     while True:
         try:
@@ -194,13 +194,13 @@ def _bad_places(data: bytes) -> Iterator[int]:
 
 
 def is_composed(letter: str) -> bool:
-    """Whether NFC keeps a character and NFD takes it apart, as it does é."""
+    """Whether NFC keeps a character and NFD decomposes it, such as é."""
     parts = unicodedata.normalize("NFD", letter)
     return len(parts) > 1 and unicodedata.normalize("NFC", letter) == letter
 
 
 def n_decomposed(text: str) -> int:
-    """The number of letters that NFC joins to the mark, or Korean vowel, behind them."""
+    """The number of letters that NFC joins to the mark, or Korean vowel, after them."""
     if unicodedata.is_normalized("NFC", text):
         return 0
     pairs = Tally(pairs_with_marks().findall(text))
@@ -209,7 +209,9 @@ def n_decomposed(text: str) -> int:
 
 @functools.cache
 def pairs_with_marks() -> re.Pattern[str]:
-    """The pattern of a character and one that is the second part of others, as U+0301 is of é."""
+    """The pattern of a character followed by the second part of a composed one, such as U+0301 of
+    é.
+    """
     second_parts = set()
     for code in range(sys.maxunicode + 1):
         parts = unicodedata.normalize("NFD", chr(code))

@@ -1,6 +1,4 @@
-"""Opens what a source names, a file, a URL or standard input, and reads its bytes as they are
-stored.
-"""
+"""Opens the file, URL or standard input that a source names, and reads its bytes as stored."""
 
 import io
 import select
@@ -12,9 +10,9 @@ from embedx.text.sources import STANDARD_INPUT, Source, is_url
 
 BLOCK_BYTES = 1 << 18
 SECONDS_WITHOUT_A_BYTE = 60.0
-# Wikimedia requires a name; some servers refuse Python's own
+# Wikimedia requires a User-Agent; some servers refuse Python's default
 AGENT = "embedx (https://pypi.org/project/embedx)"
-# The extra of pyproject.toml that each kind of storage needs; smart_open itself reads the others.
+# By URL scheme, the extra of pyproject.toml that smart_open needs for it.
 EXTRAS = {
     "s3": "s3",
     "s3a": "s3",
@@ -29,9 +27,7 @@ SCHEMES = ("file", "http", "https", "ftp", "ftps", "hdfs", "viewfs", "webhdfs", 
 
 
 def open_source(source: Source) -> "CountedReader":
-    """The bytes of a source as they are stored; it is opened for the one and only time. Raises
-    `DataError` if that fails.
-    """
+    """Open a source, once, to read its bytes as stored. Raises `DataError` if that fails."""
     address = source.address
     try:
         if address == STANDARD_INPUT:
@@ -54,10 +50,10 @@ def open_source(source: Source) -> "CountedReader":
 
 
 def _open_standard_input() -> "CountedReader":
-    """Standard input without the buffer of `sys.stdin`; what the buffer holds is lost.
+    """Standard input without the buffer of `sys.stdin`, whose content is lost.
 
-    A waiting reader holds that buffer's lock. The interpreter takes the lock at its end, and aborts
-    where another thread holds it.
+    A waiting reader holds that buffer's lock. The interpreter takes the lock when it exits, and
+    aborts if another thread holds it.
     """
     if sys.stdin is None:
         raise OSError("it is closed")
@@ -69,9 +65,10 @@ def _open_file(path: str) -> "CountedReader":
 
 
 def _open_url(url: str) -> "CountedReader":
-    """What smart_open reads of a URL.
+    """Open a URL with smart_open.
 
-    It decompresses nothing: it goes by names, and takes damaged data for the end of a file.
+    It must not decompress: it would choose by the name, and mistake damaged data for the end of a
+    file.
     """
     # Imported here, with an HTTP client, because few runs read a URL.
     import smart_open
@@ -90,14 +87,14 @@ def _open_url(url: str) -> "CountedReader":
 
 
 def scheme_of(url: str) -> str:
-    """What stands before `://`, in small letters."""
+    """The scheme of a URL: the text before `://`, in lower case."""
     return url.partition("://")[0].lower()
 
 
 class CountedReader(io.RawIOBase):
-    """Passes on what it reads from a file and counts it: progress is measured in bytes as stored.
+    """Reads a file and counts the bytes read: progress is measured in stored bytes.
 
-    expected  bytes that the file should have; fewer are an OSError
+    expected  size of the file in bytes; if it ends earlier, OSError is raised
     """
 
     def __init__(self, file: Any, expected: int | None = None) -> None:
@@ -112,7 +109,7 @@ class CountedReader(io.RawIOBase):
         return self.file.seekable()
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        # what is read from another place on is not all
+        # after a seek, the bytes read are not the whole file
         self.expected = None
         return self.file.seek(offset, whence)
 
@@ -121,7 +118,7 @@ class CountedReader(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         try:
-            # None: a pipe that does not block, and is empty
+            # None: an empty non-blocking pipe
             while (n := self.file.readinto(buffer)) is None:
                 select.select([self.file], [], [])
         except OSError:
@@ -141,9 +138,9 @@ class CountedReader(io.RawIOBase):
 
 
 def reason(error: BaseException) -> str:
-    """Why something could not be opened or read, in one line.
+    """The reason why something could not be opened or read, in one line.
 
-    It is what the system said first: libraries wrap that in errors of their own, which repeat the
+    It is the first error, of the system: libraries wrap it in their own errors, which repeat the
     secrets of a URL.
     """
     # Imported here, with TLS, because few files cannot be read.

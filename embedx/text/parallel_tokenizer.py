@@ -1,11 +1,10 @@
 """From blocks of text to tokens, on one thread or on several, with the same tokens in the same
 order.
 
-Text is cut into chunks, where words end. Threads tokenise them, each with a table of its own, which
-numbers words by first appearance and fits into a core's own cache, and look its words up among
-those of all chunks that are done. The rest, few words, is looked up in the order of the chunks by
-one thread, and a word that is new gets the next number. So the numbers do not depend on the
-threads.
+Text is divided into chunks at ends of words. Each thread tokenises chunks with its own table, which
+numbers words by first appearance and fits into the cache of a core, and looks its words up among
+the words of all finished chunks. One thread looks up the few remaining words, in the order of the
+chunks, and gives new words the next numbers. So the numbers do not depend on the threads.
 """
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
@@ -22,18 +21,18 @@ from embedx.text.sources import Source
 from embedx.text.tables import SENTENCE_END
 from embedx.text.tokenizer import BAD, FIRST_BAD, TOO_LONG, Table, Tokenizer, look_up, renumber
 
-# Enough that looking up the words of a chunk takes little time beside finding them.
+# Large enough that looking up the words of a chunk takes little time compared to tokenising it.
 CHUNK_BYTES = 1 << 20
-# A chunk is cut there, even within a word.
+# Maximum size of a chunk; a longer one is cut, even within a word.
 MAX_CHUNK_BYTES = 1 << 23
 
 
 class TextChunk(NamedTuple):
     """A part of the text of sources[source], to be tokenised.
 
-    offset     bytes of the source's text before it
-    continues  it begins within a word, and needs the table of the chunk before it
-    is_last    it ends the text of its source
+    offset     number of bytes of the source's text before the chunk
+    continues  whether it begins within a word, and needs the table of the previous chunk
+    is_last    whether it is the last chunk of its source
     stored     bytes read from all sources so far, as stored
     """
 
@@ -49,13 +48,13 @@ class TokenizedChunk(NamedTuple):
     """The tokens of a chunk.
 
     tokens     int32
-    bad        ill-formed UTF-8 sequences
+    bad        number of ill-formed UTF-8 sequences
     first_bad  byte offset of the first of them in the text of the source
-    too_long   words that were left out for their length
-    words      has the table by which the tokens are numbered, until they are renumbered
-    numbers    int32: the number among all words of each word of that table; -1 where it is yet to
-               be found
-    segment    how often all words had been taken out when these were looked up
+    too_long   number of words left out because of their length
+    words      tokenizer with the table by which the tokens are numbered, until they are renumbered
+    numbers    int32: for each word of that table its number among all words; -1 if not yet known
+    segment    number of times that the table of all words had been emptied when these were looked
+               up
     """
 
     chunk: TextChunk
@@ -77,7 +76,7 @@ class KnownWords(NamedTuple):
 
     @classmethod
     def of(cls, words: Tokenizer) -> Self:
-        """The words of a tokenizer as they are now."""
+        """The current words of a tokenizer."""
         return cls(words.table, words.n_types, words.segment)
 
 
@@ -88,16 +87,16 @@ def tokenized_chunks(
     threads: int,
     words: Tokenizer,
 ) -> Generator[TokenizedChunk, None, None]:
-    """The tokens of blocks of the text of `sources`, by the numbers of `words`, which gets all
-    words.
+    """Tokenise blocks of the text of `sources`; tokens are numbered by `words`, to which all words
+    are added.
 
-    The words may be taken out between two chunks: tokens are numbered from 0 again. Raises
-    `EmbedxError` for bad UTF-8, where that is an error.
+    `words` may be emptied between two chunks; then tokens are numbered from 0 again. Raises
+    `EmbedxError` for bad UTF-8, if the settings make that an error.
     """
     cut = chunks(blocks, [source.has_sentences(settings) for source in sources])
 
     def tokenized(chunk: TextChunk, before: Future[TokenizedChunk] | None) -> TokenizedChunk:
-        """The tokens of a chunk, their words looked up among those that are known by now."""
+        """Tokenise a chunk, and look its words up among those known so far."""
         tokenizer = Tokenizer(settings) if before is None else before.result().words
         return _tokenized(chunk, tokenizer, sources[chunk.source], settings, known)
 
@@ -112,7 +111,7 @@ def tokenized_chunks(
     try:
         for chunk_of_tokens in in_order(submitted(), 2 * threads - 2):
             if chunk_of_tokens.segment != words.segment:
-                # the words among which its words were looked up were taken out meanwhile
+                # the table in which its words were looked up has been emptied since
                 chunk_of_tokens.numbers.fill(-1)
             words.enter(chunk_of_tokens.words.table, chunk_of_tokens.numbers)
             renumber(chunk_of_tokens.tokens, chunk_of_tokens.numbers)
@@ -129,7 +128,7 @@ def _tokenized(
     settings: TextSettings,
     known: KnownWords,
 ) -> TokenizedChunk:
-    """The tokens of a chunk by a tokenizer, whose words are looked up among the known ones."""
+    """Tokenise a chunk with a tokenizer, and look its words up among the known ones."""
     has_sentences = source.has_sentences(settings)
     tokens = tokenizer.tokenize(chunk.data, chunk.offset, chunk.is_last, has_sentences)
     bad, first_bad, too_long = tokenizer.state[[BAD, FIRST_BAD, TOO_LONG]].tolist()
@@ -146,8 +145,8 @@ def _tokenized(
 
 
 def chunks(blocks: Iterable[TextBlock], has_sentences: Sequence[bool]) -> Iterator[TextChunk]:
-    """The blocks put together to chunks that end where words do or, of sources that have
-    sentences, where these do.
+    """Join blocks into chunks that end at the end of a word or, for sources with sentences, of a
+    sentence.
     """
     blocks_of_chunk = []
     offset = size = 0
@@ -170,7 +169,7 @@ def chunks(blocks: Iterable[TextBlock], has_sentences: Sequence[bool]) -> Iterat
             offset += size - len(rest)
             continues = not cut
         else:
-            # the next block begins another source
+            # the next block begins a new source
             offset = 0
             continues = False
         blocks_of_chunk = [rest]

@@ -1,9 +1,9 @@
-"""Rows of Parquet files, in memory that does not depend on how well they were compressed.
+"""Reads rows of Parquet files in bounded memory, however well they were compressed.
 
-A few bytes of Parquet may unpack to any size: one entry of a dictionary may be the text of all
-rows, one run of an index a list of any length. So the sizes that a row group declares are compared
-with the free memory before it is read, batches have few rows where a dictionary has long entries,
-and a row of more than MAX_RECORD_BYTES is an error before Python holds it.
+A few bytes of Parquet may unpack to any size: one dictionary entry may be the text of all rows, one
+run of an index a list of any length. So the sizes that a row group declares are compared with the
+free memory before it is read, batches have few rows if a dictionary has long entries, and a row of
+more than MAX_RECORD_BYTES raises an error before it becomes a Python object.
 """
 
 import contextlib
@@ -26,16 +26,16 @@ from embedx.text.tables import (
 MAX_BATCH_ROWS = 512
 MAX_BATCH_BYTES = 1 << 26
 MAX_PAGE_BYTES = 1 << 31
-# A value of a list, with its repetition and definition levels, as pyarrow reads it.
+# Bytes of a list value, with its repetition and definition levels, in pyarrow.
 BYTES_PER_LIST_VALUE = 20
-# A value in Python, beside its content, at least.
+# Minimum overhead of a Python object in bytes, in addition to its content.
 BYTES_PER_OBJECT = 4
-# Row groups of a smaller share of the available memory are read many rows at a time.
+# Row groups below this share of the available memory are read many rows at a time.
 SMALL_GROUP_SHARE = 0.25
-# Lists of texts that would take more decoded are read as indices into their dictionary.
+# Lists of texts that need more bytes decoded are read as indices into their dictionary.
 MAX_DECODED_BYTES = 1 << 30
 DICTIONARY_ENCODINGS = {"PLAIN_DICTIONARY", "RLE_DICTIONARY"}
-# Each value is a prefix of the one before it, and a suffix.
+# Encoding in which each value is a prefix of the previous value plus a suffix.
 PREFIX_ENCODING = "DELTA_BYTE_ARRAY"
 # Larger than any offset in a footer.
 SIZE_WITHOUT_PAGES = 1 << 62
@@ -49,15 +49,15 @@ class Chunk(NamedTuple):
 
     @property
     def path(self) -> str:
-        """Its name, with those of the columns that it is nested in."""
+        """Its name, preceded by those of the columns that contain it."""
         return str(self.metadata.path_in_schema)
 
 
 def parquet_values(file: Any, name: str, column: str | None) -> Iterator[tuple[int, Any]]:
-    """The values of a column of a Parquet file, with the numbers of their rows."""
+    """Yield the values of a column of a Parquet file, with their row numbers."""
 
     def choose(columns: list[str]) -> list[str]:
-        """The column, if the file has it."""
+        """The given column, if the file has it."""
         if column is None:
             raise no_column_chosen(name, "a Parquet file", columns)
         if not any(_is_within(path, column) for path in columns):
@@ -70,7 +70,7 @@ def parquet_values(file: Any, name: str, column: str | None) -> Iterator[tuple[i
 
 
 def _is_within(path: str, column: str) -> bool:
-    """Whether the path of a column is another one's, or nested in that."""
+    """Whether the path of a column equals another path, or is nested in it."""
     return f"{path}.".startswith(f"{column}.")
 
 
@@ -82,8 +82,8 @@ def parquet_records(
 ) -> Iterator[tuple[int, Record]]:
     """The rows of a Parquet file, each with its number, from 1.
 
-    file    a `CountedReader`, which counts as read the share of the rows that were taken
-    choose  the columns that are read, of all that there are; None: all are read
+    file    a `CountedReader`, whose count of bytes follows the share of rows read
+    choose  selects the columns to read among all; None: all are read
     """
     _check_pyarrow(name, is_text)
     import pyarrow
@@ -107,14 +107,16 @@ def parquet_records(
             yield from _rows(batch, name, n_read + 1)
             n_read += batch.num_rows
             file.count = size * n_read // table.metadata.num_rows
-    # KeyError: pyarrow looks columns up by the names that the footer has of them
+    # KeyError: pyarrow looks columns up by their names in the footer
     except (pyarrow.ArrowException, ValueError, OverflowError, KeyError) as error:
         raise OSError(str(error)) from error
     file.count = size
 
 
 def _check_pyarrow(name: str, is_text: bool) -> None:
-    """Raise `DataError` if pyarrow is not installed; `NotTextError` for what is read as text."""
+    """Raise `DataError` if pyarrow is not installed, or `NotTextError` if the file was to be read
+    as text.
+    """
     try:
         import pyarrow  # noqa: F401
     except ImportError as error:
@@ -126,10 +128,10 @@ def _check_pyarrow(name: str, is_text: bool) -> None:
 
 
 def batches(table: Any, stored: Any, name: str, columns: list[str] | None) -> Iterator[Any]:
-    """The rows of an opened Parquet file in record batches of bounded size. Raises `DataError` for
-    a row group that does not fit into memory.
+    """Yield the rows of an open Parquet file in record batches of bounded size. Raises `DataError`
+    for a row group that does not fit into memory.
 
-    stored   the file that was opened, by its path or as a stream
+    stored   the same file, as a path or a stream
     columns  None: all
     """
     from pyarrow import parquet
@@ -162,7 +164,7 @@ def batches(table: Any, stored: Any, name: str, columns: list[str] | None) -> It
 
 
 def _chunks(table: Any, group: int, columns: list[str] | None) -> list[Chunk]:
-    """The parts of a row group that hold these columns."""
+    """The column chunks of a row group for these columns."""
     from pyarrow import parquet
 
     without_pages = parquet.ParquetFile(_NoPages(), metadata=table.metadata, pre_buffer=False)
@@ -177,17 +179,17 @@ def _chunks(table: Any, group: int, columns: list[str] | None) -> list[Chunk]:
 
 
 def _check_statistics(without_pages: Any, group: int, path: str) -> None:
-    """Raise what pyarrow does if a footer's statistics of a column contradict its schema.
+    """Raise the error of pyarrow if the statistics of a column in the footer contradict its schema.
 
-    It is an error where pyarrow is about to read pages, of which there are none here; elsewhere
-    such statistics would end the process.
+    Pyarrow checks them before it reads pages, which are missing here; elsewhere such statistics
+    would crash the process.
     """
     with contextlib.suppress(_PagesReachedError):
         next(without_pages.iter_batches(1, [group], columns=[path], use_threads=False), None)
 
 
 class _PagesReachedError(Exception):
-    """A footer was understood as far as the pages of a column."""
+    """The footer is valid: pyarrow has begun to read the pages of a column."""
 
 
 class _NoPages(io.RawIOBase):
@@ -210,8 +212,8 @@ class _NoPages(io.RawIOBase):
 
 
 def check_group(name: str, chunks: list[Chunk]) -> None:
-    """Raise `DataError` where a page of a row group, or its lists, all of which may be those of one
-    row, need more memory than is available.
+    """Raise `DataError` if a page of a row group, or its lists, which may all belong to one row,
+    need more memory than is available.
     """
     for chunk in chunks:
         n_bytes = chunk.metadata.total_uncompressed_size
@@ -258,7 +260,7 @@ def _longest_entry(array: Any) -> int:
 
 
 def _rows_at_a_time(chunks: list[Chunk], longest_entries: dict[str, int], n_rows: int) -> int:
-    """How many rows of a row group take at most about MAX_BATCH_BYTES, at least 1."""
+    """The number of rows of a row group that take at most about MAX_BATCH_BYTES, at least 1."""
     n_bytes = sum(chunk.metadata.total_uncompressed_size for chunk in chunks)
     if n_bytes > SMALL_GROUP_SHARE * available_memory():
         return 1
@@ -286,8 +288,8 @@ def _rows(batch: Any, name: str, first: int) -> Iterator[tuple[int, Record]]:
 
 
 def decoded_bytes(array: Any) -> int:
-    """About the bytes of an array's values as Python objects; an entry of a dictionary counts each
-    time that it is used.
+    """Approximate bytes of an array's values as Python objects; a dictionary entry counts each time
+    it is used.
     """
     from pyarrow import compute, types
 

@@ -1,5 +1,5 @@
-"""Collocations that were joined to one word each: what a model keeps of them, so that other text is
-joined alike.
+"""The collocations that were joined to single words, stored with a model, so that other text is
+joined in the same way.
 """
 
 from dataclasses import dataclass
@@ -9,9 +9,9 @@ JOINED_BY = "_"
 
 
 class Collocation(NamedTuple):
-    """Words that are to be one.
+    """Words to be joined to one.
 
-    times  how often they stand side by side, before anything is joined in that pass
+    times  number of times that they are adjacent, before anything is joined in that pass
     """
 
     words: tuple[str, ...]
@@ -20,13 +20,13 @@ class Collocation(NamedTuple):
 
     @property
     def joined(self) -> str:
-        """The one word that they become."""
+        """The joined word."""
         return JOINED_BY.join(self.words)
 
 
 @dataclass(frozen=True)
 class Phrases:
-    """All that it takes to join other text alike.
+    """The collocations to join, in any text, pass by pass.
 
     passes  the collocations that are joined in each pass, the highest score first
     """
@@ -38,6 +38,6 @@ class Phrases:
         return sum(map(len, self.passes))
 
     def identity(self) -> Any:
-        """What distinguishes them from others, as JSON types."""
+        """Their identity, as JSON types, for keys of the cache."""
         words = [[list(pair.words) for pair in collocations] for collocations in self.passes]
         return [list(self.connectors), words]

@@ -1,10 +1,10 @@
-"""Phrases: a corpus in which collocations are single words, joined by `_`, and the same done to
-other text.
+"""Phrases: joins the collocations of a corpus to single words with `_`; the same collocations can
+be joined in other text.
 
-Each pass finds the collocations of the corpus as the passes before left it (`collocations`), and
-joins them from left to right, so that `new york city` takes two. A word that was joined is not the
-beginning of the next. The result is an encoded corpus like that of a text in which the joined words
-stand, in the token cache under a key of its own.
+Each pass finds the collocations of the corpus that the previous pass produced (`collocations`), and
+joins them from left to right, so `new york city` needs two passes. A joined word does not begin
+another collocation of the same pass. The result is the encoded corpus of the text with joined
+words, stored in the token cache under its own key.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ from embedx.text.settings import PhraseSettings
 from embedx.text.temporary_folders import errors_explained, workspace
 from embedx.text.word_list import WordList
 
-# Part of every key: raise it when the results change.
+# Part of every key: increase it when the results change.
 FORMAT = 2
 
 
@@ -36,10 +36,10 @@ def with_phrases(
     progress: Progress,
     cache_dir: Path | None = None,
 ) -> EncodedCorpus:
-    """The corpus with its collocations joined; `phrases_of` returns these.
+    """Join the collocations of a corpus; `phrases_of` returns them.
 
     corpus  is closed
-    wanted  settings by which collocations are found in the corpus, or those found in other text
+    wanted  settings to find collocations in the corpus, or collocations found in other text
     Raises `EmbedxError`.
     """
     key = _key(corpus, wanted)
@@ -60,7 +60,7 @@ def with_phrases(
 
 
 def phrases_of(corpus: EncodedCorpus) -> Phrases | None:
-    """The collocations that were joined in a corpus; None if it is no corpus of phrases."""
+    """The collocations that were joined in a corpus; None if none were to be joined."""
     collocations = corpus.report.get("collocations")
     if collocations is None:
         return None
@@ -78,7 +78,7 @@ def _key(corpus: EncodedCorpus, wanted: PhraseSettings | Phrases) -> str:
     if isinstance(wanted, Phrases):
         identity = wanted.identity()
     else:
-        # memory does not change the result
+        # the memory limit does not change the result
         identity = {**wanted.record(), "phrase_memory": None}
     return cache.digest(["phrases", FORMAT, cache.FORMAT, corpus.key, identity])
 
@@ -119,7 +119,7 @@ def _joined(
                 joined = writer.finish(report, {}, key if is_last else "", progress)
             if is_last:
                 return joined
-            # a temporary corpus, which is needed until the last pass
+            # temporary: needed only until the last pass
             opened.enter_context(joined)
 
 

@@ -1,16 +1,16 @@
-"""Folders that this program writes, which are no text where they lie in the folder of a corpus."""
+"""Recognises folders that embedx itself writes; within the folder of a corpus they are not text."""
 
 import collections
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
-# Of numba's files.
+# Suffixes of numba's cache files.
 KERNEL_SUFFIXES = (".nbi", ".nbc")
 
 
 def kind_of(folder: Path, names: Collection[str]) -> str:
-    """What the program keeps in a folder with these files: "model", "checkpoint", "token cache" or
-    "kernel cache"; "" if it is not the program's.
+    """The kind of a folder with these files: "model", "checkpoint", "token cache" or "kernel
+    cache"; "" if embedx did not write it.
     """
     if any(name.endswith(KERNEL_SUFFIXES) for name in names):
         return "kernel cache"

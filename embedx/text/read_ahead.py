@@ -1,4 +1,4 @@
-"""Reads the text of sources in threads, some blocks ahead of the one that uses it."""
+"""Reads the text of sources in threads, some blocks ahead of its consumer."""
 
 import contextlib
 import queue
@@ -13,9 +13,9 @@ from embedx.text.streams import PLAIN, new_report, text_blocks
 from embedx.text.tables import NotTextError
 from embedx.text.unicode_forms import normalized_blocks
 
-# Blocks that are read ahead of one source: enough to even out the speeds of the two threads.
+# Blocks read ahead of one source: enough to balance the speeds of reader and consumer.
 BLOCKS_AHEAD = 8
-# The same of each source where several are read at once, most of whose turn is still to come.
+# Blocks read ahead per source if several are read at once: most of them are used later.
 MAX_AHEAD = 128
 
 
@@ -31,7 +31,7 @@ class TextBlock(NamedTuple):
 
 
 class ReadAhead:
-    """Iterates over the blocks of the text of all sources, in their order.
+    """Iterates over the blocks of text of all sources, in order.
 
     Up to `threads` sources are read at a time, each by a thread; if there are fewer, several
     threads decompress each of them.
@@ -48,8 +48,8 @@ class ReadAhead:
         self._at_once = max(1, min(threads, len(sources)))
         self._threads_per_source = max(1, threads // self._at_once)
         max_blocks = BLOCKS_AHEAD if self._at_once == 1 else MAX_AHEAD
-        # Of each source its blocks, with the bytes read of it so far, as stored; an empty block or
-        # an error ends them.
+        # For each source: its blocks, with the stored bytes read so far; an empty block or an error
+        # is the last entry.
         self._queues: list[queue.Queue[tuple[bytes, int] | BaseException]] = [
             queue.Queue(max_blocks) for _ in sources
         ]
@@ -77,7 +77,7 @@ class ReadAhead:
             self._start(number + self._at_once)
 
     def _start(self, number: int) -> None:
-        """Start a thread that reads a source, if there is one of that number."""
+        """Start a thread that reads a source, if there is a source with that number."""
         if number >= len(self._sources):
             return
         # A daemon, because a read from a terminal or a slow server cannot be interrupted.
@@ -87,8 +87,8 @@ class ReadAhead:
         thread.start()
 
     def _read(self, number: int) -> None:
-        """Put the blocks of a source into its queue, and what ends them: an empty block, or the
-        error that is to be raised where they are used.
+        """Put the blocks of a source into its queue, and after them an empty block, or the error to
+        be raised in the consumer.
         """
         source = self._sources[number]
         end: tuple[bytes, int] | BaseException
@@ -108,7 +108,7 @@ class ReadAhead:
         self._put(number, end)
 
     def _text(self, number: int, file: CountedReader) -> Iterator[bytes]:
-        """The text of an open source, in the Unicode form of the settings."""
+        """The text of an open source, in the Unicode normalisation form of the settings."""
         source = self._sources[number]
         report = self.reports[number]
         blocks = text_blocks(source, file, self._settings, self._threads_per_source, report)
@@ -116,7 +116,7 @@ class ReadAhead:
         return blocks if form is None else normalized_blocks(blocks, form)
 
     def _put(self, number: int, item: tuple[bytes, int] | BaseException) -> None:
-        """Wait for a place in the queue, unless the blocks are no longer read."""
+        """Put an item into the queue, waiting for a free place unless the consumer has stopped."""
         while not self._stopped.is_set():
             with contextlib.suppress(queue.Full):
                 self._queues[number].put(item, timeout=0.1)

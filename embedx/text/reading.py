@@ -1,4 +1,4 @@
-"""Sources read into a folder: each once, tokenised, counted and reported on."""
+"""Reads sources, each once, into the folder of a corpus: tokenises, counts and reports."""
 
 import collections
 import contextlib
@@ -21,10 +21,10 @@ from embedx.text.sources import Source, total_size
 from embedx.text.tables import READ_BY
 from embedx.text.tokenizer import END_OF_SENTENCE, Tokenizer, scan
 
-# takes each block of the text, and whether it is the last one of its source
+# receives each block of text, and whether it is the last of its source
 Watch = Callable[[Source, bytes, bool], None]
-# Share of the free memory for words while a text is read: what unpacks it and the files written
-# want some too.
+# Share of the free memory for words while a text is read; decompression and the files written need
+# memory too.
 SHARE_FOR_WORDS = 0.25
 
 
@@ -36,7 +36,7 @@ def read(
     threads: int,
     watch: Watch | None,
 ) -> Record:
-    """Read all sources into `writer`; the report of what was counted, be it nothing."""
+    """Read all sources into `writer`; return the report of the counts, which may be zero."""
     n_tokens = 0
     memory = _memory_for_words(settings)
     tokenizer = Tokenizer(settings)
@@ -72,14 +72,14 @@ def read(
 
 
 def _memory_for_words(settings: TextSettings) -> int:
-    """Bytes for the table of words; beyond them it goes to disk."""
+    """Memory for the table of words in bytes; a larger table is written to disk."""
     if settings.vocab_memory is None:
         return int(SHARE_FOR_WORDS * available_memory())
     return int(1e9 * settings.vocab_memory)
 
 
 def _count(tokenized: TokenizedChunk, n_words: int, report: Record) -> None:
-    """Add the tokens of a chunk, and its damage, to the report of its source."""
+    """Add the number of tokens of a chunk, and its damage, to the report of its source."""
     report["tokens"] += n_words
     if tokenized.bad and not report["bad_utf8"]:
         report["first_bad_byte"] = tokenized.first_bad
@@ -88,9 +88,11 @@ def _count(tokenized: TokenizedChunk, n_words: int, report: Record) -> None:
 
 
 def note_compiling(tokenizer: Tokenizer, progress: Progress) -> None:
-    """Say so where the tokenizer is yet to be compiled, for this version or kind of processor."""
+    """Note that the tokenizer will be compiled, if it is not in the cache for this version and
+    processor.
+    """
     if not hasattr(scan, "compile"):
-        # NUMBA_DISABLE_JIT leaves it plain Python.
+        # With NUMBA_DISABLE_JIT it stays plain Python.
         return
     letters = np.frombuffer(b"\n", np.uint8)
     tokens = np.empty(1, np.int32)
@@ -131,7 +133,7 @@ def check_has_words(report: Record, sources: Sequence[Source], settings: TextSet
 
 
 def skipped_kinds(sources: Sequence[Record]) -> Text:
-    """How many sources were skipped because they are no text, by kind; "" if none was.
+    """The number of sources skipped because they are not text, by kind, for a message; "" if none.
 
     sources  their reports
     """
@@ -142,7 +144,7 @@ def skipped_kinds(sources: Sequence[Record]) -> Text:
 
 
 def _counted_kind(kind: str, n: int) -> Text:
-    """Such as `2 JSON (--json-field)`: files of a kind, and the setting that would read them."""
+    """Files of a kind, and the setting to read them: `2 JSON (--json-field)`."""
     setting = READ_BY.get(kind)
     if setting is None:
         return f"{n:,} {kind}"

@@ -1,16 +1,15 @@
-"""Recipes: corpora known by name, each a `NAME.toml` that says what it is, where it comes from and
-how to read it.
+"""Recipes: corpora known by name, each described by a `NAME.toml`: its content, its origin and how
+to read it.
 
-They are looked for in the working directory, in the user's configuration folder and among those
-that come with embedx, in this order. `corpora/README.md` explains the fields.
+They are searched for in the working directory, in the user's configuration folder and among those
+of embedx, in this order. `corpora/README.md` explains the fields.
 
     NAME                a recipe
     NAME-VALUE-...      with values for its placeholders, in the order in which it declares them:
                         `wikipedia-de-20240101`
     NAME:PART           another part of the same files: `one-billion-word:heldout`
 
-Of labelled data, `NAME:test` holds the rows to score a classifier of NAME on, and `NAME:PART-test`
-those for `NAME:PART`.
+For labelled data, `NAME:test` has the test rows of NAME, and `NAME:PART-test` those of `NAME:PART`.
 """
 
 import contextlib
@@ -38,13 +37,13 @@ from embedx.settings import Record
 KINDS = {"text": ("text", "wikipedia"), "classes": ("xc", "libsvm", "fasttext", "idx", "npz")}
 # Fields that a part has instead of those of its recipe.
 PART_FIELDS = ("about", "files", "members", "labels", "label_names", "obtain")
-# Fields of a part that are empty, not those of its recipe, unless it has them.
+# Fields that a part does not inherit from its recipe.
 PART_ONLY = ("members", "labels", "label_names", "splits")
 DOWNLOAD_FIELDS = {"urls": list, "file": str, "sha256": str, "bytes": int}
-# The value of a placeholder: no path, and no hyphen, which separates values.
+# The value of a placeholder: without path separators, and without hyphens, which separate values.
 VALUE = re.compile(r"\w+")
-# Twenty times the longest recipe of embedx; the time of Python's parser grows with the square of a
-# key's length.
+# Twenty times the longest recipe of embedx; the time of Python's parser is quadratic in the length
+# of a key.
 MAX_BYTES = 1 << 16
 log = logging.getLogger("embedx")
 
@@ -55,7 +54,7 @@ class Download:
 
     urls   the mirrors of the first after it
     file   its path in the data folder; "" for the name at the end of the first URL
-    bytes  0 where nobody has stated it
+    bytes  size of the file; 0 if unknown
     """
 
     urls: list[str]
@@ -70,19 +69,18 @@ class Recipe:
 
     folder       where the TOML file lies
     package      an installed Python package that holds the files
-    files        paths or globs, alternatives: the first that is there is read
+    files        alternative paths or globs: the first that exists is read
     labels       files of the labels of the rows, alternatives like `files`
-    label_names  files of the names of the labels, likewise
-    splits       files of the numbers of the rows to train on and to test on, where `files` hold
-                 both
-    members      which members of an archive among `files` are read, a glob
+    label_names  files of the names of the labels, alternatives too
+    splits       files with the numbers of training and test rows, if `files` contain both
+    members      glob of the members to read from an archive among `files`
     urls         of one file, the mirrors of the first after it; `sha256` and `bytes` are those of
                  that file as it is fetched
-    obtain       how to get the files where no program can
-    build        the command that makes them, in a checkout of embedx
+    obtain       how to get the files if they cannot be downloaded by a program
+    build        the command that builds them, in a checkout of embedx
     downloads    several files, each with the fields of `Download`, instead of the one of `urls`
-    unverified   what about all this nobody has checked
-    values       placeholders, and their values unless the name has others
+    unverified   the statements of the recipe that nobody has checked
+    values       placeholders, with their default values
     parts        other parts of the files, by name: see PART_FIELDS
     settings     default values of TextSettings for this corpus
     """
@@ -114,7 +112,7 @@ class Recipe:
 
     @property
     def to_fetch(self) -> list[Download]:
-        """The files that are fetched."""
+        """The files to download."""
         downloads = [Download(**fields) for fields in self.downloads]
         if self.urls:
             downloads.append(Download(self.urls, sha256=self.sha256, bytes=self.bytes))
@@ -125,13 +123,13 @@ class Recipe:
 
     @property
     def bytes_to_fetch(self) -> int:
-        """How many bytes are fetched; 0 where that of a file is not known."""
+        """The number of bytes to download; 0 if the size of a file is unknown."""
         sizes = [download.bytes for download in self.to_fetch]
         return 0 if 0 in sizes else sum(sizes)
 
     @property
     def test(self) -> str:
-        """The name of the rows to test on; "" if the recipe has none."""
+        """The name of the test rows; "" if the recipe has none."""
         if self.splits:
             return self.name
         name, _, part = self.name.partition(":")
@@ -139,28 +137,30 @@ class Recipe:
         return f"{name}:{test}" if test in self.parts else ""
 
     def places(self) -> list[Path]:
-        """The folders in which its files are looked for."""
+        """The folders in which its files are searched for."""
         if self.package:
             return _package_folders(self.package)
         return [Path(), self.folder, data_folder()]
 
     def files_here(self) -> list[str]:
-        """The paths of its files on this machine; empty if they are not there."""
+        """The paths of its files on this machine; empty if they are missing."""
         return self._first_here(self.files)
 
     def labels_here(self) -> str | None:
-        """Where the file of its labels is; None if the rows have labels of their own.
+        """The path of the file of its labels; None if the rows contain their labels.
 
-        Raises `DataError` if it should be here and is not.
+        Raises `DataError` if the file is missing.
         """
         return self._one_here(self.labels, "the labels of its rows")
 
     def label_names_here(self) -> str | None:
-        """Where the names of its labels are; None if it has no such file. Raises likewise."""
+        """The path of the names of its labels; None if it has no such file. Raises `DataError` if
+        the file is missing.
+        """
         return self._one_here(self.label_names, "the names of its labels")
 
     def is_complete(self) -> bool:
-        """Whether all that it names is on this machine."""
+        """Whether all files that it names are on this machine."""
         named = [self.files, self.labels, self.label_names]
         return all(self._first_here(patterns) for patterns in named if patterns)
 
@@ -183,9 +183,9 @@ class Recipe:
         return files[0]
 
     def _first_here(self, patterns: Sequence[str]) -> list[str]:
-        """The files that match the first of some patterns which any file matches."""
+        """The files that match the first pattern with any match."""
         for place, pattern in itertools.product(self.places(), patterns):
-            # ValueError: a zero byte, which no file has in its name
+            # ValueError: a zero byte, which is not allowed in file names
             with contextlib.suppress(ValueError):
                 path = os.path.join(glob.escape(str(place)), pattern)
                 files = sorted(glob.glob(path, recursive=True))
@@ -195,7 +195,7 @@ class Recipe:
 
     def find_files(self) -> list[str]:
         """The paths of its files on this machine. Raises `DataError`, which states how to get them,
-        if they are not there.
+        if they are missing.
         """
         files = self.files_here()
         if not files:
@@ -203,7 +203,7 @@ class Recipe:
         return files
 
     def how_to_get(self, wanted: str = "") -> str:
-        """How to get the first of its files, or the one that is named, for a message."""
+        """How to get its first file, or the given one, for a message."""
         file = wanted or self.files[0]
         if self.package:
             return f"its Python package is not installed or lacks it; pip install {self.package}"
@@ -223,11 +223,11 @@ class Recipe:
         return f"get it with `embedx corpus fetch {name}`{size}, or {_by_hand(downloads, file)}"
 
     def files_by_hand(self) -> list[str]:
-        """The files that have to be there so that training and testing by name work."""
+        """The files that must exist so that training and testing by name work."""
         return [self.files[0], *self.labels[:1], *self._files_beside()]
 
     def _files_beside(self) -> list[str]:
-        """The files beside the first one that training and testing by name need too."""
+        """The files, in addition to the first one, that training and testing by name need."""
         folder = posixpath.dirname(self.files[0])
         splits = [posixpath.join(folder, split) for split in self.splits]
         if not self.test or self.splits:
@@ -236,7 +236,7 @@ class Recipe:
         return [self.parts[part]["files"][0]]
 
     def part(self, name: str) -> "Recipe":
-        """Another part of the same files. Raises `EmbedxError` if there is none of that name."""
+        """Another part of the same files. Raises `EmbedxError` if no part has that name."""
         if name not in self.parts:
             remedy = f"it has {', '.join(self.parts) or 'none'}"
             raise DataError(self.name, None, f"has no part {name}", remedy)
@@ -248,7 +248,7 @@ class Recipe:
 
 
 def _by_hand(downloads: Sequence[Download], file: str) -> str:
-    """Which download to put where so that a file of a recipe is found."""
+    """Where to put which download so that a file of a recipe is found, for a message."""
     downloaded = {download.file: download for download in downloads}
     place = f"into the working directory or {data_folder()}"
     if file not in downloaded and len(downloads) == 1 and ".tar" in downloads[0].file:
@@ -289,7 +289,7 @@ def data_folder() -> Path:
 
 
 def find_recipe(name: str) -> Recipe | None:
-    """The recipe of that name, None if there is none."""
+    """The recipe with that name; None if there is none."""
     if Path(name).name != name:
         return None
     name, colon, part = name.partition(":")
@@ -300,7 +300,7 @@ def find_recipe(name: str) -> Recipe | None:
 
 
 def _whole_recipe(name: str) -> Recipe | None:
-    """The recipe of a name without a part; where it is NAME-VALUE-..., with these values."""
+    """The recipe with a name without a part; if the name is NAME-VALUE-..., with these values."""
     words = name.split("-")
     for n in range(len(words), 0, -1):
         values = words[n:]
@@ -327,7 +327,7 @@ def _takes_values(file: Path, n_values: int) -> bool:
 
 @functools.cache
 def _warn_of_shadow(file: Path) -> None:
-    """Warn, once, of a recipe that takes the place of one that comes with embedx."""
+    """Warn, once, of a recipe that replaces one of embedx."""
     built_in = [*_folders()][-1] / file.name
     if file.parent != built_in.parent and built_in.exists():
         log.warning(f"{file}: takes the place of the recipe {file.stem} that comes with embedx")
@@ -336,18 +336,19 @@ def _warn_of_shadow(file: Path) -> None:
 def recipe_names() -> list[str]:
     """The names of all recipes that can be found."""
     files = (file for folder in _folders() for file in folder.glob("*.toml"))
-    # Other programs keep TOML files in working directories too: a recipe has a kind and a reader.
+    # TOML files of other programs may be in the working directory: a recipe has a kind and a
+    # reader.
     return sorted(
         {file.stem for file in files if {"kind", "reader"} <= _content_if_readable(file).keys()}
     )
 
 
 def listed() -> list[Record]:
-    """Name, kind, state, bytes to fetch, subject and what nobody has checked of each recipe that
+    """Name, kind, state, bytes to download, subject and unchecked statements of each recipe that
     can be found, and of its parts.
 
-    The state is "here" where its files are, else how they are obtained: "fetch", "package", "build"
-    or "by hand".
+    The state is "here" if its files exist, otherwise how they are obtained: "fetch", "package",
+    "build" or "by hand".
     """
     rows = []
     for name in recipe_names():
@@ -359,7 +360,7 @@ def listed() -> list[Record]:
 
 
 def _row(recipe: Recipe) -> Record:
-    """What `listed` says of a recipe."""
+    """The row of `listed` for a recipe."""
     if recipe.is_complete():
         state = "here"
     elif recipe.package:
@@ -381,16 +382,16 @@ def _row(recipe: Recipe) -> Record:
 
 
 def near_recipe(name: str) -> str:
-    """The remedy for a name that neither a file nor a recipe has."""
+    """The remedy for a name that is neither a file nor a recipe."""
     return near_file(name, "`embedx corpus list` shows the recipes", recipe_names())
 
 
 def _folders() -> Iterator[Path]:
-    """The folders of recipes in the order in which they are searched, that of embedx last."""
+    """The folders of recipes in the order of search, that of embedx last."""
     yield Path()
     configuration = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
     user_folder = os.path.join(configuration, "embedx")
-    # False too for a user who has no home, or may not look into it
+    # False too if the user has no home folder, or may not read it
     if os.path.isdir(user_folder):
         yield Path(user_folder)
     package = Path(__file__).parents[1]
@@ -415,15 +416,15 @@ def _content(file: Path) -> Record:
 
 
 def _content_if_readable(file: Path) -> Record:
-    """The fields of a TOML file; none where it is not readable."""
-    # RecursionError: brackets within brackets
+    """The fields of a TOML file; empty if it is not readable."""
+    # RecursionError: deeply nested brackets
     with contextlib.suppress(OSError, ValueError, RecursionError):
         return _content(file)
     return {}
 
 
 def _load(file: Path, name: str, first_values: list[str]) -> Recipe:
-    """The recipe in a file, with values for its first placeholders."""
+    """Load the recipe in a file, with values for its first placeholders."""
     try:
         content = _content(file)
         _check(content, FIELDS, "")
@@ -449,8 +450,8 @@ def _load(file: Path, name: str, first_values: list[str]) -> Recipe:
 
 
 def _filled(text: str, values: Mapping[str, str]) -> str:
-    """JSON with its placeholders replaced by their values; placeholders within values stay. Raises
-    ValueError if it is then longer than a recipe may be.
+    """Replace placeholders in JSON by their values; placeholders within values stay. Raises
+    ValueError if the result is longer than a recipe may be.
     """
     if not values:
         return text
@@ -466,7 +467,7 @@ def _filled(text: str, values: Mapping[str, str]) -> str:
 
 
 def _check(content: Any, kinds: Mapping[str, type], where: str) -> None:
-    """Raise ValueError if these are not fields of a recipe, or of a part or a download of one."""
+    """Raise ValueError if these are not the fields of a recipe, a part or a download."""
     if not isinstance(content, dict):
         raise ValueError(f"{where}no table")
     for name, value in content.items():

@@ -1,5 +1,5 @@
-"""Whether text was divided into words: that of a script without spaces between words, and that
-whose punctuation is still attached to words.
+"""Detects text that is not divided into words: in a script without spaces, or with punctuation
+still attached to words.
 """
 
 import re
@@ -38,21 +38,21 @@ SEGMENTERS = {
     "Myanmar": "pyidaungsu",
 }
 PATTERNS = {script: re.compile(f"[{letters}]") for script, letters in LETTERS.items()}
-# The letters of the most frequent words are counted.
+# Number of the most frequent words whose letters are counted.
 MAX_TYPES = 20_000
-# A text is in a script that more of its characters are of.
+# A text is in a script if more than this share of its characters is.
 MIN_SHARE_OF_SCRIPT = 0.5
 
 # Punctuation at the end of a word.
 ATTACHED = re.compile(r"\w[.,;:!?\"')\u3001\u3002\uff0c\uff01\uff1f]+(?=\s|$)")
-# Text is raw if punctuation ends more than this share of its words: news have .09, and .01 after
-# tokenisation.
+# Text is raw if more than this share of its words ends with punctuation: of news 0.09 do, and 0.01
+# after tokenisation.
 RAW_SHARE = 0.03
 IN_WORDS: tuple[Text, ...] = (Setting("tokenizer", "words"), " ", Setting("lowercase", True))
 
 
 def warn_if_unsegmented(corpus: EncodedCorpus, progress: Progress) -> None:
-    """Warn of a text that has mostly no spaces between words, with what to do about it."""
+    """Warn of a text mostly without spaces between words, and name a remedy."""
     n_types = min(len(corpus.words), MAX_TYPES)
     counts = corpus.counts[:n_types].tolist()
     words = corpus.words.at(np.arange(n_types))
@@ -85,12 +85,12 @@ def raw_share(corpus: EncodedCorpus) -> float:
 
 
 def is_raw(corpus: EncodedCorpus, settings: TextSettings) -> bool:
-    """Whether a text was split at white space alone, although punctuation is attached to words."""
+    """Whether a text was split at white space only, although punctuation is attached to words."""
     return settings.tokenizer == "whitespace" and raw_share(corpus) > RAW_SHARE
 
 
 def note_if_raw(corpus: EncodedCorpus, settings: TextSettings, progress: Progress) -> None:
-    """Say it of a text whose punctuation is attached to words, with what to do about it."""
+    """Note that punctuation is attached to words, and name a remedy, if it is."""
     if is_raw(corpus, settings):
         progress.note(
             f"punctuation ends {raw_share(corpus):.0%} of the tokens, and `king,` is another word"

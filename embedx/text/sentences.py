@@ -1,4 +1,4 @@
-"""Sentences handed over as lists of words, encoded."""
+"""Encodes sentences given as lists of words."""
 
 import array
 import reprlib
@@ -26,8 +26,8 @@ def encode_sentences(
     cache_dir: Path | None = None,
     form: str | None = None,
 ) -> EncodedCorpus:
-    """Sentences as a temporary corpus; they are gone through once. Words may be any strings; half
-    of a surrogate pair, which no file can hold, becomes U+FFFD.
+    """Encode sentences, iterated over once, as a temporary corpus. Words may be any strings; half
+    of a surrogate pair, which UTF-8 cannot represent, becomes U+FFFD.
 
     form  of Unicode to which words are converted: `nfc` or `nfkc`; None leaves them as they are
     """
@@ -59,20 +59,20 @@ def encode_sentences(
 def _numbered(
     sentence: Iterable[str], number: int, numbers: "WordNumbers", form: str | None
 ) -> list[int]:
-    """The numbers of the words of a sentence. Raises `DataError` where it is no list of words."""
+    """The numbers of the words of a sentence. Raises `DataError` if it is not a list of words."""
     words = check_is_list(sentence, number, "sentences")
     if form is not None:
         words = [normalized(word, form) if isinstance(word, str) else word for word in words]
     try:
         return [numbers[word] for word in words]
     except TypeError as error:
-        # a word is a list, say, which has no hash
+        # a word is not hashable, such as a list
         problem = f"number {number:,} has words that are no strings ({error})"
         raise DataError("sentences", None, problem, "give lists of strings") from error
 
 
 def _check_words(numbers: "WordNumbers") -> None:
-    """Raise `DataError` if there are no words, or some are no strings."""
+    """Raise `DataError` if there are no words, or some are not strings."""
     if not numbers:
         raise DataError("sentences", None, "no words", "was the iterator used up before?")
     wrong = [word for word in numbers if not isinstance(word, str)]
@@ -84,8 +84,8 @@ def _check_words(numbers: "WordNumbers") -> None:
 class WordNumbers(dict[str, int]):
     """Numbers words in the order in which they are first looked up.
 
-    words       as files can hold them, by number
-    n_replaced  distinct words of which something was replaced for that
+    words in valid UTF-8, by number
+    n_replaced  number of distinct words with a replaced character
     """
 
     def __init__(self) -> None:

@@ -1,9 +1,9 @@
-"""The items of sessions, one session per line: the one rule of what separates them.
+"""Divides sessions, one per line, into items.
 
-Tabs do where the first lines of a file have some, and items may then have several words, which are
-joined by _ in a vocabulary. Elsewhere blanks do, and an item of several words is put into double
-quotes. Neither commas, semicolons nor bars separate items; where lines look as if they did, it is
-said.
+If the first lines of a file have tabs, these separate items; an item may then have several words,
+which are joined by _ in a vocabulary. Otherwise spaces separate items, and an item of several words
+is in double quotes. Commas, semicolons and bars do not separate items; if lines look as if they
+did, a message says so.
 """
 
 import codecs
@@ -16,23 +16,23 @@ from embedx.runtime.progress import Progress
 from embedx.text.cells import WHITE_SPACE, divided, whole_lines
 from embedx.text.decompression import lines_of_file
 
-# Joins the words of an item, as those of phrases are joined.
+# Joins the words of an item, as in phrases.
 BLANK_IN_ITEM = "_"
 TAB = b"\t"
-# Lines by which the separator of a file is recognised.
+# Number of lines by which the separator of a file is recognised.
 FIRST_LINES = 1000
-# Share of the lines of several words that have a tab where tabs separate: sessions of a single item
-# have none, and a few tabs among blanks are white space.
+# Tabs separate items if more than this share of the lines with several words has one: sessions of a
+# single item have none, and a few tabs among spaces are white space.
 MIN_SHARE_OF_TABS = 0.1
-# What separates items in other files, by what messages call it.
+# Other separators, by their names in messages.
 OTHER_SEPARATORS = {"commas": b",", "semicolons": b";", "bars": b"|"}
 
 
 class Separation(NamedTuple):
-    """What separates the items of a file, and what is to be said of that.
+    """The separator of the items of a file, and messages about it.
 
     separator  TAB or `cells.WHITE_SPACE`
-    note       "" where nobody would read it otherwise
+    note       "" unless the lines could be read in another way
     warning    "" unless the separator is doubtful
     """
 
@@ -49,8 +49,8 @@ class Separation(NamedTuple):
 
 
 def separation_of(lines: Iterable[bytes], name: str) -> Separation:
-    """What separates the items of a file that begins with these lines. Raises `DataError` where
-    they have single items, but commas or the like.
+    """The separator of items in a file that begins with these lines. Raises `DataError` if each
+    line is a single item with commas or similar separators within it.
     """
     stripped = [line.strip() for line in lines]
     of_several_words = [line for line in stripped if len(line.split(None, 1)) > 1]
@@ -69,7 +69,7 @@ def separation_of(lines: Iterable[bytes], name: str) -> Separation:
 
 
 def _check_divided(lines: Sequence[bytes], of_several_words: Sequence[bytes], name: str) -> None:
-    """Raise `DataError` for lines of single words which commas or the like would divide."""
+    """Raise `DataError` if lines are single words that commas or the like would divide."""
     other = _most_frequent_other(lines)
     if of_several_words or other is None:
         return
@@ -78,13 +78,13 @@ def _check_divided(lines: Sequence[bytes], of_several_words: Sequence[bytes], na
 
 
 def _remedy_for(other: str) -> str:
-    """How items are separated by tabs."""
+    """The remedy: separate items by tabs."""
     mark = OTHER_SEPARATORS[other].decode()
     return f"separate them by tabs, as in: tr '{mark}' '\\t' < FILE > NEW_FILE"
 
 
 def _most_frequent_other(lines: Sequence[bytes]) -> str | None:
-    """The other separator that more than half of the lines have within them, if there is one."""
+    """The other separator that is within more than half of the lines, if any."""
     for name, separator in OTHER_SEPARATORS.items():
         n_divided = sum(separator in line.strip(separator) for line in lines)
         if 2 * n_divided > len(lines):
@@ -93,7 +93,9 @@ def _most_frequent_other(lines: Sequence[bytes]) -> str | None:
 
 
 def _note_of_tabs(of_several_words: Sequence[bytes]) -> str:
-    """What lines without a tab are, or that items have several words; "" if neither is so."""
+    """A note that lines without a tab are single items, or that items have several words; "" if
+    neither applies.
+    """
     for line in of_several_words:
         if TAB not in line:
             return f"tabs separate items, and a line without one is one item: `{_shown(line)}`"
@@ -111,7 +113,7 @@ def _shown(line: bytes) -> str:
 
 
 def items_of(line: bytes, separator: bytes) -> list[str]:
-    """The items of a line, with single blanks between the words of each."""
+    """The items of a line, with single spaces between words of an item."""
     cells = (
         " ".join(cell.decode("utf-8", "surrogateescape").split())
         for cell in divided(line.strip(), separator)
@@ -125,7 +127,7 @@ def item_as_word(item: str) -> str:
 
 
 def item_in_line(item: str) -> str:
-    """An item as a word that `items_of` reads between blanks."""
+    """An item as `items_of` reads it in a line with spaces as separators."""
     word = item_as_word(item)
     if word.startswith('"'):
         quotes_doubled = word.replace('"', '""')
@@ -134,7 +136,7 @@ def item_in_line(item: str) -> str:
 
 
 def row_of_item(item: str, row_of_word: dict[str, int]) -> int | None:
-    """The row of an item in a vocabulary where its words may be joined; None if it has none."""
+    """The row of an item in a vocabulary, in which words may be joined; None if missing."""
     row = row_of_word.get(item)
     if row is None:
         return row_of_word.get(item_as_word(item))
@@ -142,7 +144,7 @@ def row_of_item(item: str, row_of_word: dict[str, int]) -> int | None:
 
 
 def sessions_of_file(file: str, progress: Progress) -> Iterator[list[str]]:
-    """The items of each line, maybe none; what separates them is said."""
+    """Yield the items of each line, possibly none; report the separator."""
     lines = iter(lines_of_file(file))
     first = list(itertools.islice(lines, FIRST_LINES))
     if first:
@@ -156,9 +158,9 @@ def sessions_of_file(file: str, progress: Progress) -> Iterator[list[str]]:
 def session_text(
     blocks: Iterable[bytes], name: str, note_separation: Callable[[Separation], None]
 ) -> Iterator[bytes]:
-    """The text of a file of sessions with a blank between items and the words of each joined.
+    """The text of a file of sessions, with spaces between items and the words of each item joined.
 
-    note_separation  gets what separates them
+    note_separation  receives the separator
     """
     separation = None
     for text in whole_lines(blocks, name):
@@ -172,7 +174,7 @@ def session_text(
 
 
 def _with_blanks(text: bytes, separator: bytes) -> bytes:
-    """The lines of a text with items as words."""
+    """The lines of a text, with each item as one word."""
     lines = (
         " ".join(item_as_word(item) for item in items_of(line, separator))
         for line in text.split(b"\n")

@@ -1,6 +1,6 @@
-"""Sessions from a table of events: a user's items in the order of their times are a sentence.
+"""Sessions from a table of events: the items of a user, ordered by time, are a sentence.
 
-Memory is 16 bytes per event, and the different users and items.
+Memory: 16 bytes per event, and the distinct users and items.
 """
 
 import array
@@ -41,15 +41,14 @@ def sessions(
     progress: Progress,
     time_unit: str | None = None,
 ) -> Iterator[str]:
-    """The sessions of a CSV, TSV, JSON Lines or Parquet file, in the order of their beginnings;
-    items are separated by blanks, and the words of an item joined by _. Raises `DataError` where
-    there are none.
+    """The sessions of a CSV, TSV, JSON Lines or Parquet file, ordered by their starts; items are
+    separated by spaces, and the words of an item joined by _. Raises `DataError` if there are none.
 
     columns    names of the columns of user (or order), item and time, separated by commas, or their
                numbers, from 1, in a table without a heading; without a time rows are in their order
-    gap        a new session begins after a pause of more seconds; None: all of a user's items are
-               one
-    time_unit  of times that are numbers, one of `times.UNITS`; None: recognised
+    gap        a new session begins after a pause longer than this, in seconds; None: one session
+               per user
+    time_unit  unit of numeric times, one of `times.UNITS`; None: recognised
     """
     names = _names_of_columns(columns)
     if time_unit is not None and time_unit not in UNITS:
@@ -83,7 +82,7 @@ def _names_of_columns(columns: str) -> list[str]:
 
 
 def _check_needs_no_time(gap: float | None, time_unit: str | None) -> None:
-    """Raise `InapplicableError` for a setting that applies to times alone."""
+    """Raise `InapplicableError` for a setting that needs times."""
     problem = ("applies only with a column of times, the third of ", Setting("columns"))
     if gap is not None:
         raise InapplicableError("gap", None, problem)
@@ -92,7 +91,7 @@ def _check_needs_no_time(gap: float | None, time_unit: str | None) -> None:
 
 
 class _Events(NamedTuple):
-    """The events of a table, those of each user in the order of their times.
+    """The events of a table, ordered by time within each user.
 
     users, items  int32 (n,)
     times         (n,), in seconds, or the numbers of the rows
@@ -106,8 +105,8 @@ class _Events(NamedTuple):
 
 
 def _read_events(table: str, names: list[str], times: Times | None, progress: Progress) -> _Events:
-    """The events of a table; without times, in the order of its rows. Raises `DataError` where
-    there are none.
+    """The events of a table; without times, in the order of its rows. Raises `DataError` if there
+    are none.
     """
     users: dict[str, int] = {}
     items: dict[str, int] = {}
@@ -143,7 +142,7 @@ def _read_events(table: str, names: list[str], times: Times | None, progress: Pr
 
 
 def _add_time(times: Times, time: str, table: str, line: int, column: str) -> None:
-    """Add the time of a row. Raises `DataError` if it is no time."""
+    """Add the time of a row. Raises `DataError` if it is not a time."""
     try:
         times.add(time)
     except ValueError as error:
@@ -153,7 +152,7 @@ def _add_time(times: Times, time: str, table: str, line: int, column: str) -> No
 
 
 def _bounds(events: _Events, gap: float | None) -> tuple[np.ndarray, np.ndarray]:
-    """Where sessions begin and end among the events: at another user, or after a pause."""
+    """The bounds of sessions among the events: a new user, or a pause, begins a session."""
     is_new = np.diff(events.users, prepend=-1) != 0
     if gap is not None:
         is_new |= np.diff(events.times, prepend=events.times[0]) > gap
@@ -162,7 +161,7 @@ def _bounds(events: _Events, gap: float | None) -> tuple[np.ndarray, np.ndarray]
 
 
 def _check_lengths(table: str, columns: str, gap: float | None, is_short: np.ndarray) -> None:
-    """Raise `DataError` if no session has two items."""
+    """Raise `DataError` unless some session has at least two items."""
     if not is_short.all():
         return
     problem = f"each of the {len(is_short):,} sessions has a single item"
@@ -193,7 +192,7 @@ def _range(seconds: np.ndarray) -> str:
 
 
 def _events(table: str, names: list[str], progress: Progress) -> Iterator[tuple[int, list[str]]]:
-    """The values of the columns, each with its line or row."""
+    """Yield the values of the columns, with their line or row."""
     (source,) = find_sources([table])
     progress.start("reading", source.size, "B")
     with open_source(source) as file, damage_explained(source):
@@ -211,14 +210,14 @@ def _events(table: str, names: list[str], progress: Progress) -> Iterator[tuple[
 
 
 def _remedy_for_missing(record: Mapping[str, Any]) -> Text:
-    """What to do where a row lacks a column that is named."""
+    """The remedy if a row lacks a named column."""
     roles = "name those of user or order, of item and, if there is one, of time by "
     return (roles, Setting("columns"), f"; there are {', '.join(record)}")
 
 
 def _text_of(value: Any, table: str, line: int, column: str) -> str:
-    """The text of a cell, of a whole number without a fraction. Raises `DataError` for lists,
-    objects, bytes and NaN, which name no user, no item and no time.
+    """The text of a cell; a whole number is written without a fraction. Raises `DataError` for
+    lists, objects, bytes and NaN, which cannot name a user, item or time.
     """
     is_single = not isinstance(value, list | tuple | Mapping | bytes)
     if not is_single or value != value:
@@ -235,7 +234,7 @@ def _records(
     """The rows of a table of any format, by column."""
     buffered = io.BufferedReader(file, BLOCK_BYTES)
     if buffered.peek(len(PARQUET_START)).startswith(PARQUET_START):
-        # else the buffer would close the file
+        # otherwise the buffer would close the file
         buffered.detach()
         return parquet_records(file, table)
     lines = lines_of(unpacked(source, buffered), table)
@@ -251,8 +250,8 @@ def _named(
 ) -> Iterator[tuple[int, Any]]:
     """The rows of a table by column.
 
-    Columns have the names in the first row. If all `names` are numbers, which the first row does
-    not have, columns are numbered from 1, and the first row is an event if it looks like one.
+    The first row names the columns. If all `names` are numbers that are not in the first row,
+    columns are numbered from 1, and the first row is an event if it looks like one.
     """
     first: tuple[int, Any] = next(rows, (1, []))
     number, head = first
@@ -274,8 +273,8 @@ def _named(
 
 
 def _is_event(row: list[str], names: list[str]) -> bool:
-    """Whether the first row of a table may be an event, not a heading: its time, if there is a
-    column of times, has a digit.
+    """Whether the first row of a table may be an event, not a heading: its time, if any, contains a
+    digit.
     """
     if len(names) < N_COLUMNS:
         return True

@@ -1,6 +1,4 @@
-"""Settings of text: how it becomes tokens, which of these are words of a model, and which are
-joined.
-"""
+"""Settings of text: tokenisation, the vocabulary, and the joining of collocations."""
 
 import math
 
@@ -8,17 +6,17 @@ from embedx.errors import InapplicableError, Setting, SettingError
 from embedx.settings import Options, Record, Settings, check_used, param, settings_of
 from embedx.text.unicode_forms import FORMS
 
-# Default thresholds by scoring: gensim's, and half of the largest score.
+# Default thresholds by scoring: that of gensim, and half of the largest score.
 PHRASE_THRESHOLDS = {"word2phrase": 10.0, "npmi": 0.5}
 MAX_PASSES = 9  # of joining collocations
 
 
-# The format whose lines are sessions of items.
+# The text format with a session of items per line.
 SESSIONS = "sessions"
 
 
 def noun_of(options: Options) -> str:
-    """What has the vectors: "word", "item" of sessions, or "node" of a graph."""
+    """The noun for a token in messages: "word", "item" of sessions, or "node" of a graph."""
     if options.get("walks"):
         return "node"
     if options.get("format") == SESSIONS:
@@ -111,7 +109,7 @@ class TextSettings(Settings):
             raise InapplicableError("on_bad_record", None, ("applies only with ", fields))
 
     def record(self) -> Record:
-        """The values that decide the tokens, without those that have no effect."""
+        """The values that determine the tokens, without those that have no effect."""
         left_out = ["vocab_memory"]
         if self.edge_separator is None:
             left_out.append("edge_separator")
@@ -207,19 +205,19 @@ class PhraseSettings(Settings):
 
     @property
     def connectors(self) -> tuple[str, ...]:
-        """The connector words, each once."""
+        """The distinct connector words."""
         return tuple(dict.fromkeys((self.connector_words or "").replace(",", " ").split()))
 
     def record(self) -> Record:
-        """The values, with the default of the threshold; none if nothing is joined."""
+        """The values, with the default threshold filled in; empty if nothing is joined."""
         if not self.phrases:
             return {}
         return super().record() | {"phrase_threshold": self.threshold}
 
 
 def check_word_settings(options: Options) -> None:
-    """Raise `EmbedxError` for settings of phrases without --phrases, and settings that choose words
-    beside --vocab.
+    """Raise `EmbedxError` for settings of phrases without --phrases, and for settings that choose
+    words together with --vocab.
     """
     has_phrases = bool(options.get("phrases"))
     settings_of_phrases = [name for name in settings_of(PhraseSettings) if name != "phrases"]

@@ -1,26 +1,25 @@
-"""Words that outgrow the memory for them: they go to disk, table by table, and are merged when all
-text is read.
+"""Words that do not fit into memory: tables of words are written to disk, and merged when all text
+is read.
 
-When the table of words has become too large its words are written out, and it is emptied. The
-tokens read since then are a segment of the corpus: on disk they have the numbers of the words in
-that table, which are by first appearance. At the end
+When the table of words becomes too large, its words are written to disk, and it is emptied. The
+tokens read with one table are a segment of the corpus: on disk they are numbered by that table, in
+the order of first appearance. At the end
 
-    1. words are merged by 64-bit hashes in sorted runs (`embedx.text.counting`): of each it is
-       found where it was seen first
-    2. segment by segment, the words seen first there get the next numbers, in their order, and are
+    1. words are merged by 64-bit hashes in sorted runs (`embedx.text.counting`), which gives the
+    first occurrence of each 2. segment by segment, the words seen first there get the next numbers,
+    in their order, and are
        written; then the tokens are renumbered
 
-so that every word has the number that it would have had in one table of all. Memory is taken by one
-segment, or by a range of hashes; what grows with the number of segments is on disk, some 40 bytes
+so that every word has the number that it would have in a single table. Memory holds one segment, or
+one range of hashes; everything that grows with the number of segments is on disk, about 40 bytes
 for each word of each segment.
 
-An entry is a word of a segment; entries are counted through, segment by segment. Files beside the
-runs, while the corpus is built:
+An entry is a word of a segment; entries are numbered consecutively, segment by segment. Files while
+the corpus is built, in addition to the runs:
 
     spilled-letters.bin   the words in UTF-8
-    spilled-starts.bin    int64 (n_entries + 1,): where each begins
-    spilled-numbers.bin   int64 (n_entries,): the entry at which the word was seen first, then its
-                          final number
+    spilled-starts.bin    int64 (n_entries + 1,): the offset of each
+    spilled-numbers.bin   int64 (n_entries,): the first entry of the word, then its final number
 """
 
 from pathlib import Path
@@ -38,7 +37,7 @@ class Spill:
     """Tables of words on disk, in `folder`, to be merged."""
 
     def __init__(self, folder: Path) -> None:
-        # the numbers of entries and of tokens up to the end of each
+        # the numbers of entries and of tokens up to the end of each segment
         self.segments: list[tuple[int, int]] = []
         self._runs = SortedRuns(folder, "spilled", int64)
         files = (folder / f"spilled-{name}.bin" for name in ("letters", "starts", "numbers"))
@@ -46,8 +45,8 @@ class Spill:
         self._n_letters = 0
 
     def add(self, words: WordList, end: int) -> None:
-        """Write out the words of a table, by which the tokens are numbered from the end of the
-        segment before to `end`.
+        """Write the words of a table to disk; it numbers the tokens from the end of the previous
+        segment to `end`.
         """
         first = self.segments[-1][0] if self.segments else 0
         hashes = np.fromiter(map(hash, words), int64, len(words))
@@ -75,7 +74,7 @@ class Spill:
         return n_types
 
     def _find_first_entries(self, memory: int, progress: Progress) -> int:
-        """Write for each entry the one at which its word was seen first; the number of words."""
+        """Write for each entry the first entry of its word; return the number of words."""
         n_entries, _ = self.segments[-1]
         first_entries = np.memmap(self._numbers, int64, "w+", shape=(n_entries,))
         n_types = 0
@@ -88,9 +87,7 @@ class Spill:
     def _number_words(
         self, tokens: Path, letters: Path, starts: Path, n_types: int, progress: Progress
     ) -> None:
-        """Number the words in the order in which they were seen, write them, and renumber the
-        tokens.
-        """
+        """Number the words in order of first appearance, write them, renumber the tokens."""
         numbers = np.memmap(self._numbers, int64, "r+")
         old_letters = np.memmap(self._letters, uint8, "r").data
         old_starts = np.memmap(self._starts, int64, "r")
@@ -107,7 +104,7 @@ class Spill:
                 is_new = first_seen == np.arange(first_entry, end_entry)
                 new = first_entry + np.flatnonzero(is_new)
                 numbers[new] = np.arange(n_words, n_words + len(new))
-                # an entry that is not new has the number that its first one got
+                # other entries get the number of the first entry of their word
                 numbers[first_entry:end_entry] = numbers[first_seen]
                 begins = old_starts[new]
                 ends = old_starts[new + 1]

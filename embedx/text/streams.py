@@ -1,5 +1,5 @@
-"""The text of a source as a stream of blocks of UTF-8, whatever its format: plain text, a Wikipedia
-dump, JSON Lines, a table, the edges of a graph; or an archive of such files.
+"""The text of a source as a stream of UTF-8 blocks, for every format: plain text, a Wikipedia dump,
+JSON Lines, a table, the edges of a graph, or an archive of such files.
 """
 
 import functools
@@ -29,10 +29,10 @@ PLAIN = TextSettings()
 
 
 def new_report(source: Source) -> Record:
-    """What is counted while a source is read.
+    """An empty report of a source, filled while it is read.
 
-    `skipped` is the kind of a file that is no text, but lies in a folder beside text; `note` and
-    `warning` are what is said of the source.
+    `skipped` is the kind of a file in a folder that is skipped because it is not text; `note` and
+    `warning` are messages about the source.
     """
     return {
         "name": source.name,
@@ -55,10 +55,10 @@ def text_blocks(
     threads: int = 1,
     report: Record | None = None,
 ) -> Iterator[bytes]:
-    """The text of an open source in blocks, UTF-8 where it is well-formed; each is a few times
-    BLOCK_BYTES or a record.
+    """Yield the text of an open source in blocks, in UTF-8 unless ill-formed; each has at most a
+    few times BLOCK_BYTES, or is one record.
 
-    report  of the source, where records without text are counted
+    report  report of the source, in which records without text are counted
     """
     report = report or new_report(source)
     with damage_explained(source):
@@ -71,7 +71,7 @@ def text_blocks(
 def _text_of_members(
     source: Source, file: CountedReader, settings: TextSettings, report: Record
 ) -> Iterator[bytes]:
-    """The text of those members of an archive that are wanted, one after the other."""
+    """Yield the text of the selected members of an archive, in turn."""
     has_sentences = source.has_sentences(settings)
     is_empty = True
     unpack = functools.partial(unpacked, source)
@@ -82,10 +82,10 @@ def _text_of_members(
             reader = reader_of(name)
         member = replace(source, name=f"{source.name}: {name}", reader=reader, members="")
         text = text_blocks(member, CountedReader(opened), settings, 1, report)
-        # the tokenizer skips only the mark at the beginning of the source
+        # the tokenizer skips a byte order mark only at the beginning of a source
         yield from without_mark(text)
         if not has_sentences:
-            # ends the sentence of the member's last line
+            # ends the last sentence of the member
             yield b"\n"
     if is_empty:
         problem = f"no member matches {source.members}"
@@ -102,7 +102,7 @@ def _text_of_file(
     if format == "table" and settings.format == SESSIONS and settings.column is None:
         raise _no_sessions(name)
     if format == "table" and buffered.peek(len(PARQUET_START)).startswith(PARQUET_START):
-        # else the buffer would close the file
+        # otherwise the buffer would close the file
         buffered.detach()
         values = parquet_values(file, name, settings.column)
         return _text_of_values(values, settings.column, source, settings, report)
@@ -133,7 +133,7 @@ def _text_of_file(
 
 
 def _text_of_sessions(blocks: Iterable[bytes], name: str, report: Record) -> Iterator[bytes]:
-    """The text of sessions, a blank between items; the report gets what separates them."""
+    """The text of sessions, with a space between items; the separator is noted in the report."""
 
     def note_separation(separation: Separation) -> None:
         report["note"] = separation.note
@@ -143,8 +143,8 @@ def _text_of_sessions(blocks: Iterable[bytes], name: str, report: Record) -> Ite
 
 
 def _check_format(source: Source, settings: TextSettings, head: bytes) -> None:
-    """Raise `DataError` if a file that begins so, and not as a dump does, is not what it is to be
-    read as.
+    """Raise `DataError` if a file with these first bytes, not those of a dump, is not in the format
+    in which it is to be read.
     """
     if source.format(settings) == "wikipedia":
         start = "it does not begin with <mediawiki>"
@@ -156,7 +156,7 @@ def _check_format(source: Source, settings: TextSettings, head: bytes) -> None:
 
 
 def _no_sessions(name: str) -> DataError:
-    """The error for a table where lines of sessions are wanted."""
+    """The error for a table instead of lines of sessions."""
     command = f"embedx corpus sessions {shlex.quote(name)} --columns user,item,time"
     of_rows = f"if its rows are events, write their sessions with `{command}`"
     of_column = (", if a column has sessions, name it by ", Setting("column"))
@@ -171,7 +171,7 @@ def _text_of_values(
     settings: TextSettings,
     report: Record,
 ) -> Iterator[bytes]:
-    """The text of a field's values; bad records are an error, or counted in the report."""
+    """Yield the text of a field; bad records raise an error, or are counted in the report."""
     note_bad = functools.partial(tables.count_bad, report, settings.on_bad_record)
     has_sentences = source.has_sentences(settings)
     if settings.format != SESSIONS or has_sentences:
@@ -182,7 +182,7 @@ def _text_of_values(
 
 
 def _items_as_words(value: Any) -> Any:
-    """A list of items as words; another value as it is."""
+    """The items of a list as words; another value unchanged."""
     if not isinstance(value, list):
         return value
     words = []

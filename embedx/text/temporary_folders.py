@@ -1,4 +1,4 @@
-"""Temporary folders beside the kept corpora, each locked by the run that uses it."""
+"""Temporary folders in the token cache, each locked by the run that uses it."""
 
 import contextlib
 import tempfile
@@ -16,8 +16,8 @@ SUFFIX = ".embedx"
 
 @contextlib.contextmanager
 def workspace(home: Path) -> Iterator[Path]:
-    """A locked folder in `home` for files that only this run needs; it is deleted however the run
-    ends. What killed runs left is deleted too.
+    """A locked folder in `home` for the files of this run alone; it is deleted however the run
+    ends. Folders left by killed runs are deleted too.
     """
     with errors_explained(home):
         make_private(home)
@@ -30,7 +30,7 @@ def workspace(home: Path) -> Iterator[Path]:
 
 
 def sweep(home: Path) -> None:
-    """Delete what killed runs left."""
+    """Delete the folders left by killed runs."""
     for folder in home.glob(f"{PREFIX}{'[a-z0-9_]' * 8}{SUFFIX}"):
         if not folder.is_symlink():
             locks.remove_if_left(folder)
@@ -38,7 +38,7 @@ def sweep(home: Path) -> None:
 
 @contextlib.contextmanager
 def errors_explained(home: Path, attempt: str = "written") -> Iterator[None]:
-    """Raise a `DataError` with a remedy in place of what the system says when writing fails."""
+    """Replace an error of the system when writing fails by a `DataError` with a remedy."""
     try:
         yield
     except OSError as error:

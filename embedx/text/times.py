@@ -1,8 +1,9 @@
-"""Times as other programs write them: numbers of a unit that is recognised, and dates.
+"""Parses times in the forms that other programs write: numbers, whose unit is recognised, and
+dates.
 
-Numbers count seconds, milliseconds, microseconds or nanoseconds since 1970, whichever gives a year
-from 1973 to 5138, or days since 1900, as spreadsheets store dates. Smaller numbers count seconds.
-Dates are in ISO 8601, or in one of FORMATS. Without a zone, a date is UTC.
+Numbers count seconds, milliseconds, microseconds or nanoseconds since 1970, whichever unit gives a
+year from 1973 to 5138, or days since 1900, as spreadsheets store dates. Smaller numbers count
+seconds. Dates are in ISO 8601, or in one of FORMATS. Without a zone, a date is UTC.
 """
 
 import array
@@ -54,12 +55,14 @@ class Times:
         if unit is not None and unit not in UNITS:
             raise ValueError(choice(unit, UNITS))
         self.unit = unit
-        # of each way of reading that fits all times so far, what it makes of them
+        # for each way of reading that fits all times so far, its results
         self._read: dict[str, tuple[Callable[[str], float], array.array[float]]] = {}
         self._n = 0
 
     def add(self, text: str) -> None:
-        """Read one more. Raises ValueError for what is no time, or not written as those before."""
+        """Read a time. Raises ValueError if it is not a time, or not in the form of the previous
+        ones.
+        """
         fits = {}
         for name, (read, values) in self._candidates().items():
             try:
@@ -85,8 +88,8 @@ class Times:
         return {name: (read, array.array("d")) for name, read in ways.items()}
 
     def seconds(self, file: str) -> tuple[np.ndarray, str]:
-        """The times in seconds, float64 (n,), and what they were read as. Raises `DataError` where
-        that is not certain.
+        """The times in seconds, float64 (n,), and the form in which they were read. Raises
+        `DataError` if the form is ambiguous.
         """
         name = next(
             name

@@ -5,22 +5,22 @@ from collections.abc import Iterable, Iterator
 from typing import Literal
 
 FORMS: dict[str, Literal["NFC", "NFKC"]] = {"nfc": "NFC", "nfkc": "NFKC"}
-# Without an ASCII character, so that they are kept back.
+# Maximum number of bytes without an ASCII character that are held back.
 MAX_WAITING_BYTES = 1 << 22
 
 
 def normalized(text: str, form: str | None) -> str:
-    """The text in the form `nfc` or `nfkc`; as it is for None."""
+    """The text in the form `nfc` or `nfkc`; unchanged for None."""
     if form is None or text.isascii():
         return text
     return unicodedata.normalize(FORMS[form], text)
 
 
 def normalized_blocks(blocks: Iterable[bytes], form: str) -> Iterator[bytes]:
-    """The blocks of UTF-8 in that form; bytes that are not UTF-8 stay as they are.
+    """Blocks of UTF-8 in that form; invalid bytes stay unchanged.
 
-    A block is cut before its last ASCII character, which nothing before it combines with; the rest
-    waits for the next block.
+    A block is cut before its last ASCII character, which never combines with preceding characters;
+    the rest is processed with the next block.
     """
     waiting = b""
     for block in blocks:

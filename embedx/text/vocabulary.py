@@ -1,5 +1,5 @@
-"""The words of a model: which of the counted tokens are kept, in which order, and how often each is
-subsampled.
+"""The vocabulary of a model: which of the counted tokens are kept, in which order, and with which
+probability subsampling keeps each.
 """
 
 import functools
@@ -18,8 +18,8 @@ from embedx.text.unicode_forms import normalized
 class Vocabulary:
     """Words by decreasing count, equal counts by first appearance.
 
-    counts    int64 (n_words,): how often each occurs in the whole corpus
-    held_out  int64 (n_words,): how often in the part that training leaves out; None: there is none
+    counts    int64 (n_words,): count of each word in the whole corpus
+    held_out  int64 (n_words,): count in the held-out part; None: there is none
     """
 
     words: list[str]
@@ -31,25 +31,24 @@ class Vocabulary:
 
     @functools.cached_property
     def n_tokens(self) -> int:
-        """How many tokens of the corpus are one of these words."""
+        """The number of tokens of the corpus that are one of these words."""
         return int(self.counts.sum())
 
     @functools.cached_property
     def trained_counts(self) -> ndarray:
-        """How often each word occurs in the text that is trained on, int64 (n_words,); see
+        """The count of each word in the training text, int64 (n_words,); see the function
         `trained_counts`.
         """
         return trained_counts(self.counts, self.held_out)
 
 
 def trained_counts(counts: ndarray, held_out: ndarray | None) -> ndarray:
-    """How often each word of the vocabulary occurs in the text that is trained on, int64
-    (n_words,).
+    """The count of each word of the vocabulary in the training text, int64 (n_words,).
 
     counts    in the whole corpus; `held_out` in what training leaves out of it, None where that is
               nothing
-    A word that occurs nowhere else counts as if it did once: it is in the vocabulary, and no model
-    may give it no chance.
+    A word that occurs only in held-out text gets the count 1: it is in the vocabulary, and no model
+    may give it probability 0.
     """
     if held_out is None:
         return counts
@@ -61,9 +60,9 @@ def keep_probability(counts: ndarray, sample: float) -> ndarray:
 
     counts  int64 (n_words,): how often each word occurs
 
-    min(1, sqrt(t/f) + t/f) with t = `sample` and f = the word's share of the kept tokens, as
-    word2vec.c has it (Mikolov et al. 2013, eq. 5, states 1 - sqrt(t/f) for leaving out instead). 0
-    keeps all.
+    min(1, sqrt(t/f) + t/f) with t = `sample` and f = the word's share of the kept tokens, as in
+    word2vec.c (Mikolov et al. 2013, eq. 5, has instead the probability 1 - sqrt(t/f) of
+    discarding). 0 keeps all.
     """
     if sample == 0:
         return np.ones(len(counts), float32)
@@ -72,7 +71,7 @@ def keep_probability(counts: ndarray, sample: float) -> ndarray:
 
 
 def kept_counts(counts: ndarray, sample: float) -> ndarray:
-    """How often each word is expected to survive subsampling, int64 (n_words,), at least once."""
+    """The expected count of each word after subsampling, int64 (n_words,), at least 1."""
     kept = np.rint(counts * keep_probability(counts, sample).astype(np.float64))
     return np.asarray(np.maximum(kept, 1), np.int64)
 
@@ -80,14 +79,14 @@ def kept_counts(counts: ndarray, sample: float) -> ndarray:
 def select(
     corpus: EncodedCorpus, settings: VocabularySettings, form: str | None = None
 ) -> tuple[Vocabulary, ndarray]:
-    """The words that the settings keep, and the remap int32 (n_types,) from provisional ids to
-    theirs, -1 if left out.
+    """Select the words that the settings keep. Returns them, and the map from provisional ids to
+    their ids, int32 (n_types,), -1 if left out.
 
     form  the Unicode form of the text, to which the words of a list are converted too
     """
     counts = corpus.counts
     kept = np.flatnonzero(is_wanted(corpus, settings, form))
-    # Only these are sorted, because most words are rare.
+    # Only the kept words are sorted, because most words are rare.
     kept = kept[np.argsort(-counts[kept], kind="stable")][: settings.max_vocab]
     if len(kept) == 0:
         raise _no_words(counts, settings)
@@ -110,7 +109,7 @@ def _no_words(counts: ndarray, settings: VocabularySettings) -> SettingError:
 def is_wanted(
     corpus: EncodedCorpus, settings: VocabularySettings, form: str | None = None
 ) -> ndarray:
-    """bool (n_types,): the words of --vocab or, without, those that are frequent enough."""
+    """bool (n_types,): the words of --vocab or, without it, those that are frequent enough."""
     if settings.vocab is None:
         return corpus.counts >= settings.min_count
     wanted = set(listed(settings.vocab, form))
@@ -120,7 +119,7 @@ def is_wanted(
 def listed(path: str, form: str | None = None) -> list[str]:
     """The words of a list, the first of each line, in a Unicode form.
 
-    Raises `EmbedxError` for what is none.
+    Raises `EmbedxError` if it is not a list of words.
     """
     words = []
     problem = "no words in it"

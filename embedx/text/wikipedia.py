@@ -1,11 +1,11 @@
-"""A Wikipedia dump (MediaWiki XML) as plain text: the articles, one paragraph a line.
+"""Converts a Wikipedia dump (MediaWiki XML) to plain text: the articles, one paragraph per line.
 
-There is no grammar of wikitext, but a few regular expressions and a scanner for what nests.
-Templates, tables, references, formulas and captions are removed; links, headings and list items
-leave their text.
+Wikitext is not parsed by a grammar, but by a few regular expressions and a scanner for nested
+elements. Templates, tables, references, formulas and captions are removed; links, headings and list
+items are replaced by their text.
 
-Time is linear in the text, whatever it is: a pattern that fails at one place does not read again
-what it read there. Memory is that of a revision of a page, of at most MAX_BYTES.
+Time is linear in the length of any text: a pattern that fails does not read the same text again.
+Memory is that of one revision of a page, at most MAX_BYTES.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ from xml.parsers import expat
 
 # Wikitext, and the namespaces whose links are left out.
 Page = tuple[str, frozenset[str]]
-# Characters of the pages that a process gets at a time.
+# Number of characters of the pages that a process receives at a time.
 BATCH_CHARACTERS = 1 << 20
 
 # English names of namespaces whose links are left out, in lower case.
@@ -32,12 +32,12 @@ HIDDEN_LINKS = frozenset({"file", "image", "media", "category"})
 # has a space after "#".
 REDIRECT = re.compile(r"\s*+#\w++\s*+(?::\s*+)?\[\[")
 
-# Text of an element that the XML parser passes on at a time.
+# Maximum text of an element that the XML parser passes on at a time.
 BUFFER_BYTES = 1 << 18
-# Of a revision; MediaWiki saves none of more than 2 MB unless $wgMaxArticleSize allows it.
+# Maximum size of a revision; that of MediaWiki is 2 MB unless $wgMaxArticleSize is larger.
 MAX_BYTES = 1 << 25
 
-# Elements that hold no prose.
+# Elements without prose.
 HIDDEN_TAGS = (
     "ref|nowiki|math|chem|ce|gallery|source|syntaxhighlight|code|pre|timeline|imagemap|score|hiero"
     "|graph|mapframe|templatedata|noinclude|includeonly|table|references"
@@ -45,37 +45,37 @@ HIDDEN_TAGS = (
 COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
 ATTRIBUTES = r"\b(?:[^<>\"]|\"[^\"<]*\")*?"
 HIDDEN_EMPTY = re.compile(rf"<(?:{HIDDEN_TAGS}){ATTRIBUTES}/>", re.IGNORECASE)
-# What nests. Python finds the characters that a pattern can begin with much faster than what is in
-# its groups: "open" matches nothing, and stands at the end of an edge that opens.
+# Edges of nested elements. Python finds the first characters of a pattern much faster than the
+# content of groups, so the group "open" matches the empty string at the end of an opening edge.
 HIDDEN_EDGE = re.compile(
     rf"<(?:(?:{HIDDEN_TAGS}){ATTRIBUTES}>(?P<open>)|/(?:{HIDDEN_TAGS})\s*>)", re.IGNORECASE
 )
 TEMPLATE_EDGE = re.compile(r"\{\{(?P<open>)|\}\}")
 TABLE_EDGE = re.compile(r"\{\|(?P<open>)|\|\}")
-# Characters that may precede the edge of a table in its line.
+# Characters that may precede the edge of a table in a line.
 BEFORE_TABLE = " \t:*#"
 EXTERNAL_LINK = re.compile(
     r"\[(?:[a-z]++:)?//[^\s\]\[]*+[ \t]*+([^\]\[\n]*+)\]"
-    # an address that is no link: the match ends without "]"
+    # an address that is not a link: the match ends without "]"
     r"|\[mailto:[^\s\]]*+(?:[ \t]*+([^\]\[\n]*+)\])?",
     re.IGNORECASE,
 )
 BARE_URL = re.compile(r"\b(?:https?|ftp)://[^\s\]\[<>|]+", re.IGNORECASE)
-# Single brackets may stand in it, one even at its end: "[[a [sic]]]". No possessive group, at which
-# Python below 3.11.5 fails.
+# May contain single brackets, also at its end: "[[a [sic]]]". Not a possessive group, which fails
+# in Python before 3.11.5.
 INNERMOST_LINK = re.compile(
     r"\[\[([^\[\]]*+(?:(?:\[(?!\[)|\](?!\])|\](?=\]\](?!\])))[^\[\]]*+)*)\]\]"
 )
 # Keys of namespaces.
 FILES_AND_CATEGORIES = ("6", "14")
-# Depth of links within links; captions of captions have three.
+# Maximum depth of nested links; captions within captions have three.
 MAX_NESTED = 50
-# A reference to a character far beyond the last one: Python reads no such number.
+# A reference to a character far beyond the last one; Python refuses such long numbers.
 LONG_REFERENCE = re.compile(r"&#[0-9]{1000,}+;?")
 MEDIA_FILE = re.compile(
     r"\.(?:jpe?g|png|svg|gif|tiff?|ogg|oga|ogv|webm|webp|pdf|djvu|mid)$", re.IGNORECASE
 )
-# [[de:Baum]] is a link beside the article
+# [[de:Baum]] is an interlanguage link, not text
 LANGUAGE = re.compile(r"(?:[a-z]{2,3}(?:-[a-z-]+)?|simple):", re.IGNORECASE)
 BREAKING_TAG = re.compile(
     r"</?(?:br|p|div|li|ul|ol|dd|dt|dl|tr|td|th|hr|blockquote|center|h[1-6])\b[^<>]*>",
@@ -96,25 +96,27 @@ def paragraphs(
     """The articles of a dump as blocks of UTF-8: pages of the main namespace without redirects.
 
     blocks     the XML
-    cut_off    the dump is known to end anywhere
-    processes  that make plain text of the pages of a long dump; the result is the same
-    Raises `DumpError` if the dump is not well-formed, or has too long a page.
+    cut_off    the dump may end at any place
+    processes  number of processes that convert pages of a long dump; it does not change the result
+    Raises `DumpError` if the dump is not well-formed, or a page is too long.
     """
     batches = _batches(_pages(blocks, cut_off))
-    # a short dump needs no other process
+    # a short dump needs no further process
     yield plain_bytes(next(batches, []))
     if processes == 1:
         yield from map(plain_bytes, batches)
         return
-    # here, because the processes that run this file import nothing of embedx
+    # imported here, because the processes that run this file import nothing of embedx
     from embedx.text.in_order import in_order
 
     local = threading.local()
     command = [sys.executable, "-I", "-S", os.path.abspath(__file__)]
 
     def by_process(pages: list[Page]) -> bytes:
-        """The plain text of pages, made by this thread's process; here if that fails."""
-        # there is no interpreter or process, or it died
+        """The plain text of pages, computed in the process of this thread, or in this process if
+        that fails.
+        """
+        # the process could not be started, or died
         with contextlib.suppress(OSError, TypeError, EOFError, pickle.UnpicklingError):
             if not hasattr(local, "process"):
                 local.process = processes_of_threads.enter_context(_process(command))
@@ -136,7 +138,7 @@ def _process(command: list[str]) -> Iterator[subprocess.Popen[bytes]]:
     """A process that ends when its standard input does."""
     pipe = subprocess.PIPE
     process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)
-    # if it died, what it did not read cannot be written
+    # if it died, its input cannot be flushed
     with contextlib.suppress(BrokenPipeError), process:
         yield process
 
@@ -147,7 +149,7 @@ def plain_bytes(pages: Iterable[Page]) -> bytes:
 
 
 def _batches(pages: Iterator[Page]) -> Iterator[list[Page]]:
-    """The pages, some at a time."""
+    """Yield the pages in batches."""
     batch = []
     n_characters = 0
     for page in pages:
@@ -162,7 +164,7 @@ def _batches(pages: Iterator[Page]) -> Iterator[list[Page]]:
 
 
 class DumpError(Exception):
-    """A text is no dump, or not a whole one."""
+    """A text is not a dump, or not a complete one."""
 
 
 def _pages(blocks: Iterable[bytes], cut_off: bool) -> Iterator[Page]:
@@ -192,13 +194,13 @@ def _pages(blocks: Iterable[bytes], cut_off: bool) -> Iterator[Page]:
 class _DumpReader:
     """Finds the articles in the XML of a dump.
 
-    pages           articles that have ended; whoever takes them clears the list
-    has_ended_part  a page, or a part of one, has ended; whoever reads it sets it to False
+    pages           complete articles; the consumer clears the list
+    has_ended_part  whether a page, or a part of one, has ended; the consumer sets it to False
     page            the text of the parts of the current page
-    namespaces      their keys by lower-case name, as the dump declares them
-    content         the text of the element that was opened last
-    key             the key of the namespace that was opened last
-    depth           the number of elements that have not ended
+    namespaces      keys of namespaces by lower-case name, as declared in the dump
+    content         the text of the current element
+    key             the key of the current namespace element
+    depth           the number of open elements
     """
 
     def __init__(self) -> None:
@@ -218,7 +220,7 @@ class _DumpReader:
         self.parser.CharacterDataHandler = self.content.append
 
     def feed(self, block: bytes) -> expat.ExpatError | None:
-        """Read a block, an empty one at the end; the error where the XML is damaged."""
+        """Parse a block; an empty one ends the dump. Returns the error if the XML is damaged."""
         try:
             self.parser.Parse(block, not block)
         except expat.ExpatError as error:
@@ -256,7 +258,7 @@ class _DumpReader:
 
 
 def _is_article(page: dict[str, str], namespaces: dict[str, str]) -> bool:
-    """Whether a page is of the main namespace, and no redirect."""
+    """Whether a page is in the main namespace, and not a redirect."""
     prefix = page.get("title", "").partition(":")[0].lower()
     # Dumps before 2012 have no <ns>.
     namespace = page.get("ns") or namespaces.get(prefix, "0")
@@ -264,7 +266,7 @@ def _is_article(page: dict[str, str], namespaces: dict[str, str]) -> bool:
 
 
 def plain_text(wikitext: str, hidden_links: frozenset[str] = HIDDEN_LINKS) -> str:
-    """The prose of a page, one paragraph a line; links into the namespaces `hidden_links`
+    """The prose of a page, one paragraph per line; links into the namespaces `hidden_links`
     (lower-case) are left out.
     """
     text = HIDDEN_EMPTY.sub("", COMMENT.sub("", wikitext))
@@ -277,7 +279,7 @@ def plain_text(wikitext: str, hidden_links: frozenset[str] = HIDDEN_LINKS) -> st
     text = TAG.sub("", text)
     text = QUOTES.sub("", text)
     text = SWITCH.sub("", text)
-    # the pattern may begin at any word: without an address it takes long to find nothing
+    # the pattern may begin at any word: without an address, the search would be slow and in vain
     if "://" in text:
         text = BARE_URL.sub("", text)
     text = html.unescape(LONG_REFERENCE.sub("\ufffd", text))
@@ -288,7 +290,7 @@ def plain_text(wikitext: str, hidden_links: frozenset[str] = HIDDEN_LINKS) -> st
 
 
 def _external_link_text(link: re.Match[str]) -> str:
-    """The text of a link to another site; an address that is no link stays as it is."""
+    """The text of a link to another site; an address that is not a link stays unchanged."""
     if not link[0].endswith("]"):
         return link[0]
     return link[1] or link[2] or ""
@@ -296,7 +298,7 @@ def _external_link_text(link: re.Match[str]) -> str:
 
 def _without_links(text: str, hidden_links: frozenset[str]) -> str:
     """The text with links to pages replaced by their labels, from the inside out, because captions
-    have links in them.
+    may contain links.
     """
     for _ in range(MAX_NESTED):
         pieces = INNERMOST_LINK.split(text)
@@ -308,7 +310,9 @@ def _without_links(text: str, hidden_links: frozenset[str]) -> str:
 
 
 def _link_text(link: str, hidden_links: frozenset[str]) -> str:
-    """The label of a link to a page, or its target; "" for files, and links beside the article."""
+    """The label of a link to a page, or its target; "" for files, categories and links between
+    languages.
+    """
     target, _, label = link.partition("|")
     if "." in target and MEDIA_FILE.search(target.strip()):
         return ""
@@ -333,12 +337,12 @@ def line_start(text: str, place: int) -> int:
 def without_nested(
     text: str, edge: re.Pattern[str], start_of: Callable[[str, int], int] | None = None
 ) -> str:
-    """`text` without what lies between matching edges; an edge without its counterpart stays.
+    """`text` without the parts between matching edges; an unmatched edge stays.
 
     start_of   the start of an edge in a text at a place; -1 if it is no edge
     """
     open_starts = []
-    # (start, end) of what is removed, in order and not nested
+    # (start, end) of the removed parts, in order and not nested
     removed: list[tuple[int, int]] = []
     for match in edge.finditer(text):
         place = match.start()
@@ -362,7 +366,7 @@ def without_nested(
 
 
 def _plain_line(line: str) -> str:
-    """The text of a line; "" where it has none."""
+    """The prose of a line; "" if it has none."""
     line = line.strip()
     # a row of a table that does not end
     if line.startswith(("|", "!")):

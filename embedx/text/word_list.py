@@ -1,8 +1,7 @@
-"""The words of a corpus: their letters one after the other, of which strings are made when they are
-used.
+"""The words of a corpus, stored as bytes in one array; strings are created on use.
 
-A string takes 60 bytes and more, and most of twenty million words occur once or twice, and are
-never used.
+A string takes at least 60 bytes, and most of twenty million words occur once or twice and are never
+used.
 """
 
 import mmap
@@ -14,15 +13,15 @@ import numpy as np
 
 from embedx.errors import DataError
 
-# Words that become strings at a time where all are iterated over.
+# Number of words converted to strings at a time in iterations.
 WORDS_PER_STEP = 1 << 18
 
 
 class WordList(Sequence[str]):
     """Words by provisional id, numbered in the order of their first appearance.
 
-    letters  bytes of all words in UTF-8, lone surrogates as Python has them; they may be mapped
-             from a file
+    letters  bytes of all words in UTF-8, with lone surrogates encoded by `surrogatepass`; may be
+             mapped from a file
     starts   int64 (n_words + 1,): where each begins
     """
 
@@ -32,7 +31,7 @@ class WordList(Sequence[str]):
 
     @classmethod
     def of(cls, words: Iterable[str]) -> Self:
-        """A list of any strings."""
+        """The word list of any strings."""
         letters = [word.encode("utf-8", "surrogatepass") for word in words]
         return cls(b"".join(letters), np.cumsum([0, *map(len, letters)], dtype=np.int64))
 
@@ -49,7 +48,7 @@ class WordList(Sequence[str]):
             yield from self.at(np.arange(first, min(first + WORDS_PER_STEP, len(self))))
 
     def at(self, ids: np.ndarray) -> list[str]:
-        """The words of int64 `ids`."""
+        """The words with the ids `ids`, int64."""
         starts = self.starts[ids].tolist()
         ends = self.starts[ids + 1].tolist()
         return [
