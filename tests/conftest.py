@@ -23,8 +23,8 @@ from tests.support import tiers
 # second for each process
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
-# Tests of parts of kernels run as plain Python, started by test_parts_in_plain_python.py: to compile
-# each part by itself would take a minute.
+# Tests of parts of kernels run as plain Python, started by test_parts_in_plain_python.py: compiling
+# each part separately would take a minute.
 collect_ignore_glob = [] if numba.config.DISABLE_JIT else ["test_*_parts.py"]
 
 
