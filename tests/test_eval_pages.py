@@ -67,6 +67,8 @@ STATED = {
         " 0.044"
     ),
     "metric-learning": "0.009 0.010",
+    "gaussian-weights": "0.03 0.1",
+    "word-intervals": "",
     "objectives": "",
     "papers-augment-and-reduce": (
         "0.35 0.31 0.23 0.59 0.1 0.01 0.02 0.9 0.8 0.11 0.26 0.50 4.1 0.1.0 3.11.7"

@@ -1,0 +1,43 @@
+"""eval gaussian-weights: likelihoods by groups of labels, calibration, and the table of a set."""
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix
+
+from embedx.labeled.data import Labeled, Labels
+from eval import gaussian_weights as script, papers
+from tests.support.eval_setup import Records, Run, environment, experiment_called, rows_of
+
+
+def test_the_calibration_error_is_that_of_bins_of_probabilities():
+    p = np.array([0.95, 0.91, 0.15, 1.0])
+    is_right = np.array([True, False, False, True])
+    expected = (abs(2 - (0.95 + 0.91 + 1.0)) + 0.15) / 4
+    assert script.calibration_error(p, is_right) == pytest.approx(expected)
+
+
+def references(*_):
+    """Two halves of rows of frequent and of rare labels, with features of their own."""
+    rng = np.random.default_rng(0)
+    label = np.minimum(rng.geometric(0.2, 700), 12).astype(np.int32) - 1
+    x = rng.random((700, 40)) < 0.05
+    x[np.arange(700), 3 * label] = True
+    half = Labeled(csr_matrix(x.astype(np.float32)), Labels.single(label), 12)
+    return half, half
+
+
+def test_a_set_from_training_to_its_table(tmp_path, monkeypatch):
+    monkeypatch.setattr(papers, "load", references)
+    script.parts_of.cache_clear()
+    run = Run(experiment_called("gaussian-weights"), ["bibtex", "softmax"], quick=True)
+    run.records = Records(tmp_path / "raw", environment(quick=True), mixed=True)
+    run.measure(resume=True)
+    for record in run.records.find(data="bibtex"):
+        for way in script.WAYS:
+            measured = record["result"][way]
+            assert measured["log_likelihood"] < 0
+            assert len(measured["groups"]) == len(script.GROUPS)
+    text = script.tables_of("bibtex")(run.records)
+    assert [*rows_of(text)] == ["softmax"]
+    assert text.count("| point |") == text.count("| gaussian |") == 3
+    assert script.tables_of("omniglot")(run.records) == "Not measured."
