@@ -12,6 +12,8 @@ import embedx
 from embedx import SoftmaxClassifier
 from embedx.classification import posterior
 from embedx.classification.classifier import load
+from embedx.classification.objective_choice import RunSettings
+from embedx.classification.run import ClassifierRun
 from embedx.classification.settings import ClassifySettings
 from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.digits import digits
@@ -225,3 +227,16 @@ def test_several_labels_of_a_row_tell_as_much_as_rows_of_one():
     for data, l2 in ((several, 0.4), (single, 0.3)):
         of_both.append(classifier_of(data=data, **options | {"l2": l2}).arrays["variance"])
     assert of_both[0] == pytest.approx(of_both[1], rel=1e-3)
+
+
+def test_the_plan_counts_the_variances():
+    plans = []
+    for name in ("point", "gaussian"):
+        settings = ClassifySettings(posterior=name, epochs=1, threads=1)
+        objective = OBJECTIVES["softmax"](OBJECTIVES["softmax"].Settings())
+        run = ClassifierRun(DATA["dense"][0], RunSettings(objective, settings))
+        plan = run.allocate()
+        plans.append((plan.needs, run.on_disk(plan).model))
+    (point, point_on_disk), (gaussian, on_disk) = plans
+    assert gaussian == point | {"variances": 2 * point["weights"]}
+    assert on_disk == 2 * point_on_disk

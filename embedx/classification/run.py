@@ -388,7 +388,7 @@ class ClassifierRun:
         if self.settings.optimizer == Lbfgs.name:
             return DiskNeeds(weights, 0)
         state = sum(plan.needs[name] for name in ("weights", "optimizer", "objective"))
-        return DiskNeeds(weights, state)
+        return DiskNeeds(weights + plan.needs.get("variances", 0.0) / 2, state)
 
     # ---- train
 
