@@ -14,6 +14,7 @@ docs/words.md tells how often intervals hold what another seed gives.
 """
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 from numpy import float64, ndarray
@@ -49,16 +50,21 @@ class Uncertainty:
 
     def variances(self, rows: ndarray) -> ndarray:
         """The variances of the vectors of some rows, float64 (n, dim)."""
-        w = np.asarray(self.vectors.arrays["output"])
+        w = self.vectors.arrays["output"]
         size = max(1, MAX_COSINES // len(w))
         parts = [np.zeros((0, w.shape[1]))]
         for begin in range(0, len(rows), size):
             block = rows[begin : begin + size]
             p = np.exp(self.log_probability(self.vectors.vectors[block]))
-            information = p @ np.square(w) - np.square(p @ w)
+            information = p @ self._squares - np.square(p @ w)
             n_pairs = self.n_pairs[block, None]
             parts.append(1 / (1 / self.prior + n_pairs * np.maximum(information, 0)))
         return np.concatenate(parts)
+
+    @cached_property
+    def _squares(self) -> ndarray:
+        """The squares of the output vectors, float32 (n_words, dim)."""
+        return np.square(self.vectors.arrays["output"])
 
     def of_cosines(self, word: str, others: Sequence[str]) -> ndarray:
         """The standard errors of the cosines of a word to others, float64 (n,)."""
