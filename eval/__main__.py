@@ -31,6 +31,7 @@ EXPERIMENTS = {
     "metric-learning": "labels that were not trained, by inner products and by distances",
     "gaussian-weights": "labels by normal distributions of weights beside numbers",
     "word-intervals": "cosines by other seeds beside the intervals of embedx nn",
+    "bounds": "how far each loss is from the likelihood, by the rows that it scores",
     "objectives": "all output layers of skip-gram side by side",
     "papers-augment-and-reduce": "Ruiz et al. 2018, the tables by the paper's protocol",
     "papers-one-vs-each": "Titsias 2016, likewise",

@@ -40,6 +40,8 @@ class Experiment:
               added to the page's name
     needs     the data sets (see `eval.datasets`) that the chosen jobs read
     mixed     whether records of several environments stand in one table
+    page      the file of the page from the root of the repository, if it does not stand beside the
+              published records
     """
 
     name: str
@@ -56,6 +58,13 @@ class Experiment:
     publish: Callable[[Records], None] | None = None
     needs: Callable[["Run"], list[str]] = lambda run: []
     mixed: bool = False
+    page: str | None = None
+
+    def page_in(self, results: Path) -> Path:
+        """The file of the page of records in a folder."""
+        if self.page is not None and results == RESULTS:
+            return ROOT / self.page
+        return results / f"{self.name}.md"
 
 
 class Run:
@@ -174,7 +183,7 @@ def report(experiment: Experiment, results: Path, quick: bool = False) -> Record
     records = Records(results / f"{experiment.name}.jsonl", mixed=experiment.mixed)
     if not records.by_job:
         raise SystemExit(f"{records.path}: no records there; run without --report-only first")
-    file = results / f"{experiment.name}.md"
+    file = experiment.page_in(results)
     parts = parts_of(experiment, records)
     if quick or not file.exists():
         text = skeleton(experiment.title, parts, records.quick)

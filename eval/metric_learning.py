@@ -105,19 +105,11 @@ def jobs(run: Run) -> Iterator[Job]:
 
 def search(run: Run, job: Job) -> Iterator[Job]:
     """Runs by rate, beside the best one so far."""
-    tried = [0]
 
     def at(step: int) -> Job:
         return job | {"what": "rate", "rate": float(f"{FIRST_RATE * 3**step:.2g}")}
 
-    yield at(0)
-    while True:
-        best = max(tried, key=lambda step: recall(run.records.get(at(step))))
-        new = next((step for step in (best - 1, best + 1) if step not in tried), None)
-        if new is None:
-            return
-        tried.append(new)
-        yield at(new)
+    return papers.search_rates(at, lambda job: recall(run.records.get(job)))
 
 
 def recall(result: Result | None) -> float:

@@ -2,7 +2,7 @@
 
 import functools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from embedx.training import life
 from embedx.training.strategy import Tally
 from embedx.training.trainer import Outcome
 from eval import datasets
+from eval.records import Job
 
 QUICK_ROWS = 500  # of each half, in a trial run
 # What is not given, as it was in all records.
@@ -90,6 +91,21 @@ def fit(
     made = found(found.Settings.from_options(options))
     wanted = RunSettings(made, ClassifySettings.from_options(options), options)
     return life.train(ClassifierRun(training, wanted, start=start, watch=watch, wrap=unguarded))
+
+
+def search_rates(job_at: Callable[[int], Job], score: Callable[[Job], float]) -> Iterator[Job]:
+    """The jobs by rate, a power of three of the first one, until the best so far has both its
+    neighbours.
+    """
+    tried = [0]
+    yield job_at(0)
+    while True:
+        best = max(tried, key=lambda step: score(job_at(step)))
+        new = next((step for step in (best - 1, best + 1) if step not in tried), None)
+        if new is None:
+            return
+        tried.append(new)
+        yield job_at(new)
 
 
 def unguarded(strategy: Any) -> Any:

@@ -7,6 +7,8 @@ full           each method on all the data, at that rate and at the paper's, and
 variants       what the paper, its code and we do differently, one at a time
 double-sums    figure 2: U-max on both double sums, ours and as published
 rates          appendix G: every method at every rate
+baselines      what the paper does not measure: the complementary sum of Botev et al. 2017,
+               stochastic compositional gradient descent (appendix B), and A&R; tuned alike
 """
 
 import functools
@@ -49,26 +51,34 @@ class Method(NamedTuple):
     objective: str
     n: int
     m: int
-    double_sum: str | None = None
+    settings: tuple[tuple[str, str], ...] = ()
 
 
+PROPOSED = (("double_sum", "proposed"),)
+RAMAN = (("double_sum", "raman"),)
 METHODS = {
     "OVE": Method("ove", 100, 5),
     "NCE": Method("nce", 100, 5),
     "IS": Method("sampled-softmax", 100, 5),
-    "Vanilla": Method("sgd-double-sum", 1, 5, "proposed"),
-    "U-max": Method("umax", 1, 5, "proposed"),
-    "Implicit": Method("implicit", 1, 1, "proposed"),
+    "Vanilla": Method("sgd-double-sum", 1, 5, PROPOSED),
+    "U-max": Method("umax", 1, 5, PROPOSED),
+    "Implicit": Method("implicit", 1, 1, PROPOSED),
 }
 OTHERS = {
     "NCE (1,1)": Method("nce", 1, 1),
-    "Vanilla (m=1)": Method("sgd-double-sum", 1, 1, "proposed"),
-    "U-max (m=1)": Method("umax", 1, 1, "proposed"),
-    "Implicit (m=5)": Method("implicit", 1, 5, "proposed"),
-    "U-max (Raman)": Method("umax", 1, 5, "raman"),
-    "Implicit (Raman)": Method("implicit", 1, 1, "raman"),
-    "Vanilla (Raman)": Method("sgd-double-sum", 1, 5, "raman"),
+    "Vanilla (m=1)": Method("sgd-double-sum", 1, 1, PROPOSED),
+    "U-max (m=1)": Method("umax", 1, 1, PROPOSED),
+    "Implicit (m=5)": Method("implicit", 1, 5, PROPOSED),
+    "U-max (Raman)": Method("umax", 1, 5, RAMAN),
+    "Implicit (Raman)": Method("implicit", 1, 1, RAMAN),
+    "Vanilla (Raman)": Method("sgd-double-sum", 1, 5, RAMAN),
 }
+BASELINES = {
+    "Complementary sum": Method("complementary-sum", 100, 5),
+    "SCGD": Method("scgd", 1, 5, PROPOSED),
+    "A&R": Method("ar", 1, 5, (("augment", "noise"),)),
+}
+BASELINE_SEEDS = (1, 2, 3)
 SWEPT = [*METHODS, "NCE (1,1)", "U-max (Raman)", "Implicit (Raman)"]
 VARIED = ("Implicit (m=5)", "Implicit (Raman)", "U-max (m=1)", "Vanilla (m=1)", "Vanilla (Raman)")
 
@@ -181,12 +191,24 @@ def rates(records: Records, name: str) -> Iterator[Job]:
         )
 
 
+def baselines(records: Records, name: str) -> Iterator[Job]:
+    for method in BASELINES:
+        yield from (
+            one(records, name, method, rate, share=0.1) for rate in rates_of(records, method)
+        )
+        yield from (
+            one(records, name, method, tuned(records, name, method), seed=seed)
+            for seed in BASELINE_SEEDS
+        )
+
+
 SECTIONS = {
     "tune": tune,
     "full": full,
     "variants": variants,
     "double-sums": double_sums,
     "rates": rates,
+    "baselines": baselines,
 }
 
 
@@ -244,7 +266,7 @@ def measured(data: Any, test: Any | None, job: Job, n_curve_rows: int) -> Result
     """Train, and measure on the training data, at ten epochs on the way on some of them, and on
     test data.
     """
-    epochs, method = job["epochs"], (METHODS | OTHERS)[job["method"]]
+    epochs, method = job["epochs"], (METHODS | OTHERS | BASELINES)[job["method"]]
     curve_data = data if n_curve_rows >= len(data) else data.rows(np.arange(n_curve_rows))
     curve: list[list[float | None]] = []
 
@@ -266,7 +288,7 @@ def measured(data: Any, test: Any | None, job: Job, n_curve_rows: int) -> Result
         "seed": job["seed"],
         "learning_rate": job["rate"] * method.n,
         "decay": job.get("decay", DECAY),
-    } | ({"double_sum": method.double_sum} if method.double_sum else {})
+    } | dict(method.settings)
     try:
         trained = fit(data, method.objective, options, watch=watch)
     except DivergedError:
@@ -466,6 +488,33 @@ def varied(records: Records) -> str:
     return table(rows)
 
 
+def beside_baselines(records: Records) -> str:
+    """The two baselines, and the paper's methods with as many draws, each at its tuned rate; means
+    over the seeds there are, and half their range.
+    """
+    rows = []
+    for name in TABULATED:
+        for method in ("IS", "U-max", "Implicit", *BASELINES):
+            rate = tuned(records, name, method)
+            jobs = [one(records, name, method, rate, seed=seed) for seed in BASELINE_SEEDS]
+            runs = [job for job in jobs if records.get(job) is not None]
+            if runs:
+                row = {"data": name, "method": method, "rate": f"{rate:g}", "seeds": len(runs)}
+                for kind in KINDS:
+                    values = [value(records, job, *kind) for job in runs]
+                    row[" ".join(kind).replace("_", "-")] = middle_and_range(values)
+                rows.append(row)
+    return table(rows)
+
+
+def middle_and_range(values: list[float | None]) -> str:
+    known = [value for value in values if value is not None]
+    if not known:
+        return DASH
+    half = (max(known) - min(known)) / 2
+    return f"{shown(sum(known) / len(known))} ± {shown(half)}"
+
+
 # ---- pictures
 
 
@@ -519,7 +568,7 @@ def called(name: str) -> str:
 EXPERIMENT = Experiment(
     name="papers-unbiased-softmax",
     title="Fagan & Iyengar 2018, unbiased scalable softmax optimization",
-    choices={"section": tuple(SECTIONS), "data": SETS, "method": (*METHODS, *OTHERS)},
+    choices={"section": tuple(SECTIONS), "data": SETS, "method": (*METHODS, *OTHERS, *BASELINES)},
     packages=("scipy",),
     jobs=jobs,
     needs=lambda run: list(run.chosen("data")),
@@ -535,6 +584,7 @@ EXPERIMENT = Experiment(
         **{f"{called(name)}-sums": functools.partial(two_sums, name) for name in SHARES},
         **{f"{called(name)}-rates": functools.partial(sensitivity, name) for name in SHARES},
         "variants": varied,
+        "baselines": beside_baselines,
     },
     plots={"-epochs": plot_epochs, "-rates": plot_rates},
     mixed=True,
