@@ -169,7 +169,7 @@
       const d = points.map(([x, y]) => `M${x.toFixed(1)} ${y.toFixed(1)}h0`).join("");
       for (const path of [dots, ...halos]) path.setAttribute("d", d);
     }
-    const spacing = zoom * Math.sqrt(across * down * xSize * ySize / n), wide = Math.min(Math.max(1.7 * spacing, 16), 110);
+    const spacing = Math.sqrt(zoom * across * down * xSize * ySize / n), wide = Math.min(Math.max(1.7 * spacing, 16), 110);
     plane.style.setProperty("--halo", `${wide.toFixed(1)}px`);
     clear();
     let inView = 0;

@@ -107,7 +107,7 @@ def take_picture(driver, file, of=None):
     x, y, width, height = driver.execute_script(script)
     clip = {"x": x, "y": y, "width": width, "height": height, "scale": 1}
     taken = driver.execute_cdp_cmd(
-        "Page.captureScreenshot", {"clip": clip, "captureBeyondViewport": True}
+        "Page.captureScreenshot", {"clip": clip, "captureBeyondViewport": False}
     )
     Path(file).write_bytes(base64.b64decode(taken["data"]))
 
