@@ -41,8 +41,13 @@ SWITCHES: dict[str, dict[int, tuple[str, Any] | None]] = {
 def fields_of(*groups: type[Settings], is_of_words: bool) -> dict[str, "dataclasses.Field[Any]"]:
     """The settings of these classes, of samplers and of all objectives for the task, by name."""
     fields: dict[str, dataclasses.Field[Any]] = {}
-    for group in (*groups, *(sampler.Settings for sampler in samplers.SAMPLERS.values())):
+    for group in groups:
         fields |= {field.name: field for field in dataclasses.fields(group)}
+    for sampler in samplers.SAMPLERS.values():
+        unused = () if is_of_words else sampler.word_settings
+        for field in dataclasses.fields(sampler.Settings):
+            if field.name not in unused:
+                fields[field.name] = field
     for objective in objectives.OBJECTIVES.values():
         unused = objective.label_settings if is_of_words else objective.word_settings
         for field in dataclasses.fields(objective.Settings):

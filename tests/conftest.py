@@ -116,9 +116,9 @@ def write(tmp_path):
 @pytest.fixture
 def few_rows_are_retrieved(monkeypatch):
     """A share of a few dozen rows is that share, however few they are."""
-    from embedx.objectives import retrieval
+    from embedx.samplers import search
 
-    monkeypatch.setattr(retrieval, "MIN_ROWS", 1)
+    monkeypatch.setattr(search, "MIN_ROWS", 1)
 
 
 @pytest.fixture(scope="module")

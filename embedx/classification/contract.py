@@ -15,6 +15,7 @@ from embedx.objectives.contract import Objective
 from embedx.runtime.memory import MemoryPlan
 from embedx.runtime.progress import Progress
 from embedx.samplers.contract import Sampler
+from embedx.samplers.search import IndexSettings
 from embedx.training import trainer
 from embedx.training.checkpoint import Checkpoints
 from embedx.training.strategy import Wrap
@@ -29,6 +30,7 @@ class TrainerInputs:
     counts           int64 (n_labels,): number of occurrences of each label
     row_weights      (n_rows,): weights of the rows; None if all are equal
     sampler          the sampler that draws; with a search, the one for its warm-up
+    search           settings of the search, if there is one
     pretrained       ids of words and their vectors, for the hidden layer
     before           the classifier to continue from
     anchor           pulls the parameters towards those of `before`; None if they are not kept near
@@ -49,6 +51,7 @@ class TrainerInputs:
     anchor: Anchor | SparseAnchor | None = None
     optimizer_state: Mapping[str, ndarray] = dataclasses.field(default_factory=dict)
     is_distributed: bool = False
+    search: IndexSettings | None = None
 
 
 class Trainer(Protocol):

@@ -36,6 +36,7 @@ from embedx.optimizers.decay import decay_all
 from embedx.runtime.memory import THREADS, MemoryPlan, plan_memory
 from embedx.runtime.random_streams import INITIAL_PARAMETERS
 from embedx.samplers.contract import Sampler, new_data
+from embedx.samplers.search import IndexSettings
 from embedx.training.schedule import orders
 from embedx.training.state import TrainState
 from embedx.training.strategy import Strategy, Tally
@@ -52,6 +53,7 @@ class StepInputs(NamedTuple):
 
     settings  resolved
     sampler   the sampler that draws; with a search, the one for its warm-up
+    search    settings of the search, if there is one
     counts    int64 (n_labels,): number of occurrences of each label
     """
 
@@ -62,6 +64,7 @@ class StepInputs(NamedTuple):
     optimizer: UpdateRule
     counts: ndarray
     n_features: int
+    search: IndexSettings | None = None
 
 
 class MinibatchTraining(Strategy):

@@ -47,6 +47,12 @@ class ClassifierParameters(TypedDict, total=False):
     anchored: bool | None
     max_iterations: int | None
     tolerance: float | None
+    scored_fraction: float | None
+    clusters: int | None
+    candidate_fraction: float | None
+    min_score: float | None
+    min_coefficient: float | None
+    warm_up: float | None
     sampler_exponent: float | None
     tree_features: int | None
     tree_l2: float | None
@@ -58,12 +64,6 @@ class ClassifierParameters(TypedDict, total=False):
     local_decay: float | None
     threshold: float | None
     double_sum: Literal["raman", "proposed"] | None
-    scored_fraction: float | None
-    clusters: int | None
-    candidate_fraction: float | None
-    min_score: float | None
-    min_coefficient: float | None
-    warm_up: float | None
     loss: Literal["logistic", "squared-hinge", "margin", "softmax"] | None
     smoothing: float | None
     blocks: int | None
@@ -137,6 +137,12 @@ class ClassifyParameters(TypedDict, total=False):
     label_separator: str | None
     feature_columns: str | None
     header: Literal["yes", "no"] | None
+    scored_fraction: float | None
+    clusters: int | None
+    candidate_fraction: float | None
+    min_score: float | None
+    min_coefficient: float | None
+    warm_up: float | None
     sampler_exponent: float | None
     tree_features: int | None
     tree_l2: float | None
@@ -148,12 +154,6 @@ class ClassifyParameters(TypedDict, total=False):
     local_decay: float | None
     threshold: float | None
     double_sum: Literal["raman", "proposed"] | None
-    scored_fraction: float | None
-    clusters: int | None
-    candidate_fraction: float | None
-    min_score: float | None
-    min_coefficient: float | None
-    warm_up: float | None
     loss: Literal["logistic", "squared-hinge", "margin", "softmax"] | None
     smoothing: float | None
     blocks: int | None

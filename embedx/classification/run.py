@@ -37,6 +37,7 @@ from embedx.runtime.interrupts import to_the_end
 from embedx.runtime.memory import MemoryPlan, allocating, check_declared
 from embedx.runtime.progress import SILENT, Progress
 from embedx.samplers.contract import Sampler, pairs_of
+from embedx.samplers.search import index_settings
 from embedx.storage.schema import row_blocks
 from embedx.training import life, trainer
 from embedx.training.checkpoint import Checkpoints
@@ -172,7 +173,8 @@ class ClassifierRun:
 
     def record(self) -> dict[str, Any]:
         """All settings of the run, by name."""
-        groups = (self.settings, self.drawing.settings, self.objective.settings)
+        samplers_settings = (self.sampler.settings, self.drawing.settings)
+        groups = (self.settings, *samplers_settings, self.objective.settings)
         record = {name: value for group in groups for name, value in group.record().items()}
         if self.before is None:
             del record["anchored"]
@@ -356,6 +358,7 @@ class ClassifierRun:
             self._anchor(),
             optimizer_state,
             is_distributed=self.wrap is not None,
+            search=index_settings(self.objective.settings, self.sampler.settings),
         )
         with allocating(*self.size()):
             return trainer_for(inputs)

@@ -131,8 +131,9 @@ class Retrieved(Sampled):
 
     def prepare(self) -> None:
         super().prepare()
-        search = self.objective.search(len(self.counts))
-        assert search is not None
+        settings = self.inputs.search
+        assert settings is not None
+        search = self.objective.search(len(self.counts)) or settings.spec(len(self.counts))
         self.search = search = search.for_columns(self.dim)
         max_labels = int(np.diff(self.examples.label_offsets).max(initial=1))
         max_retrieved = min(
@@ -140,8 +141,10 @@ class Retrieved(Sampled):
             self.n_rows - 1,
             max(MAX_RETRIEVED // self.batch - max_labels, 1),
         )
-        n_tail = self.plan.n_draws if self.objective.traits.has_label_tail else 0
-        plan = self.plan._replace(n_draws=max_retrieved + n_tail)
+        traits = self.objective.traits
+        n_tail = self.plan.n_draws if traits.unbiased or traits.has_label_tail else 0
+        # The other labels of a row are certain negatives where each of them has a line.
+        plan = self.plan._replace(n_draws=max_retrieved + n_tail + max_labels - 1)
         constants = self.objective.constants(max_retrieved, len(self.counts))
         self.retrieving = self.shared._replace(constants=constants, plan=plan)
         workers = []
@@ -158,7 +161,7 @@ class Retrieved(Sampled):
             workers.append((drawing_workspace, workspace, retrieval))
         self.workers = workers
         self.set_chunk(RETRIEVED_CHUNK)
-        self.drawn_first = self.objective.settings.warm_up * self.n
+        self.drawn_first = settings.warm_up * self.n
 
     def compile(self, progress: Progress) -> None:
         self.updater = IndexUpdater(

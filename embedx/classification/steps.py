@@ -44,6 +44,7 @@ class StepTrainer:
             update_rule(settings, examples, features.shape),
             inputs.counts,
             features.shape[1],
+            inputs.search,
         )
         self.strategy = strategy_for(step_inputs)(step_inputs)
         self.loss_unit = self.strategy.loss_unit

@@ -348,8 +348,10 @@ def _task_options(command: str, *groups: type[Settings]) -> Options:
 
     options = options_of(*groups)
     for sampler in SAMPLERS.values():
+        unused = sampler.word_settings if command == "classify" else ()
         for field in dataclasses.fields(sampler.Settings):
-            options.setdefault(field.name, Option(field, sampler.Settings.panel))
+            if field.name not in unused:
+                options.setdefault(field.name, Option(field, sampler.Settings.panel))
     for name, objective in OBJECTIVES.items():
         for field in settings_of_objective(objective, command):
             _add_objective_setting(options, name, field)

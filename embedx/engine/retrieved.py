@@ -2,8 +2,10 @@
 
 A step is that of `sampled`, with one line for each example; only the choice of candidates differs.
 Some objectives add drawn rows that represent all rows not found (`Retrieval.n_tail`): these have
-importance weights, and the rows found are certain. Coefficients come from message passing
-(`SearchSpec.message_iterations`) or from the exact scores of the candidates.
+importance weights, and the rows found are certain, as are all labels of the example. The draws do
+not depend on what is certain, so that sums over all rows are estimated without bias. Coefficients
+come from message passing (`SearchSpec.message_iterations`) or from the exact scores of the
+candidates.
 """
 
 from typing import NamedTuple
@@ -18,10 +20,10 @@ from embedx.engine.sampled import (
     new_line,
     train_lines,
 )
-from embedx.engine.select import set_negative
+from embedx.engine.select import SINGLE, set_negative, set_positive
 from embedx.engine.shared import encode
 from embedx.engine.weighted import multiply_line, weight_of
-from embedx.kernels import bits, by_address, kernel, kernel_part
+from embedx.kernels import ZERO, bits, by_address, kernel, kernel_part
 from embedx.optimizers.decay import clock_step
 from embedx.search.index import Index
 from embedx.search.message_passing import MessageWorkspace, pass_messages
@@ -46,8 +48,8 @@ class Retrieval(NamedTuple):
 def train_chunk(coefficients, sample, log_expected_count, shared, workspace, retrieval, chunk):
     """Train on a chunk, a minibatch at a time; return the summed loss, the lines, the decay clock.
 
-    `chunk.key` determines the label that is drawn (`Plan.one_label`). Examples without labels are
-    skipped.
+    `chunk.key` determines the draws and the label that is drawn (`Plan.one_label`). Examples
+    without labels are skipped.
     """
     decay_clock = chunk.decay_clock
     has_messages = retrieval.spec.message_iterations > 0
@@ -86,67 +88,117 @@ def select_lines(
 ):
     """Write the lines of a minibatch; return the number of lines, the largest number of candidates,
     and the loss of message passing, which also writes the coefficients.
+
+    Each example is searched for once. If each of its labels has a line, the others are certain
+    negatives there.
     """
     p = 0
     width = 0
     loss = 0.0
-    batch = workspace.batch
-    rows = workspace.rows
-    index = retrieval.row_index
-    spec = retrieval.spec
     for position in range(begin, end):
         i = chunk.order[position]
         stream = bits(chunk.key, np.uint64(position))
         first, last = labels_of(shared.examples, shared.plan, i, stream)
         if first == last:
             continue
-        n_positives = last - first
         e = position - begin
+        n_positives = last - first
         add_positives(shared, workspace, p, first, n_positives)
-        if spec.message_iterations > 0:
-            n, line_loss = pass_messages(
-                coefficients,
-                index,
-                spec,
-                shared.outputs.rows,
-                shared.constants,
-                workspace.h,
-                e,
-                rows,
-                batch.label,
-                p,
-                n_positives,
-                batch.z,
-                retrieval.query,
-                retrieval.messages,
+        if retrieval.spec.message_iterations > 0:
+            n_certain, message_loss = _pass_messages(
+                coefficients, shared, workspace, retrieval, p, e, i, n_positives
             )
-            weight = weight_of(shared.examples.weight, i)
-            multiply_line(batch.z, p, n, weight)
-            loss += weight * line_loss
+            loss += message_loss
         else:
-            n = find_candidates(
-                index,
-                spec,
-                workspace.h,
-                e,
-                rows,
-                p,
-                n_positives,
-                rows.shape[1] - retrieval.n_tail,
-                retrieval.query,
-            )
-            for c in range(n_positives, n):
-                set_negative(batch, p, c, 1)
-                batch.log_expected_count[p, c] = 0
+            n_certain = _find(workspace, retrieval, p, e, n_positives)
+        n_lines = n_positives if shared.plan.positives == SINGLE else 1
+        for number in range(n_lines):
+            line = p + number
+            line_stream = stream
+            if shared.plan.positives == SINGLE:
+                _copy_certain(workspace, p, line, n_certain, number)
+                line_stream = bits(stream, np.uint64(number))
+            new_line(shared, workspace, line, e, i, stream, number)
+            n = n_certain
             if retrieval.n_tail > 0:
                 n = _add_tail(
-                    sample, log_expected_count, shared, workspace, retrieval, p, n, i, stream
+                    sample,
+                    log_expected_count,
+                    shared,
+                    workspace,
+                    retrieval,
+                    line,
+                    n_certain,
+                    i,
+                    line_stream,
                 )
-        workspace.n_candidates[p] = n
-        width = max(width, n)
-        new_line(shared, workspace, p, e, i, stream, 0)
-        p += 1
+            workspace.n_candidates[line] = n
+            width = max(width, n)
+        p += n_lines
     return p, width, loss
+
+
+@kernel_part
+def _pass_messages(coefficients, shared, workspace, retrieval, p, e, i, n_positives):
+    """Write the candidates of line p and, in place of their scores, the coefficients that the
+    messages come to; return the number of candidates and the loss.
+    """
+    batch = workspace.batch
+    n, loss = pass_messages(
+        coefficients,
+        retrieval.row_index,
+        retrieval.spec,
+        shared.outputs.rows,
+        shared.constants,
+        workspace.h,
+        e,
+        workspace.rows,
+        batch.label,
+        p,
+        n_positives,
+        batch.z,
+        retrieval.query,
+        retrieval.messages,
+    )
+    weight = weight_of(shared.examples.weight, i)
+    multiply_line(batch.z, p, n, weight)
+    return n, weight * loss
+
+
+@kernel_part
+def _find(workspace, retrieval, p, e, n_positives):
+    """Add the rows found for example e to the positives of line p; return the number of
+    candidates.
+    """
+    batch = workspace.batch
+    n = find_candidates(
+        retrieval.row_index,
+        retrieval.spec,
+        workspace.h,
+        e,
+        workspace.rows,
+        p,
+        n_positives,
+        workspace.rows.shape[1] - retrieval.n_tail,
+        retrieval.query,
+    )
+    for c in range(n_positives, n):
+        set_negative(batch, p, c, 1)
+        batch.log_expected_count[p, c] = 0
+    return n
+
+
+@kernel_part
+def _copy_certain(workspace, p, line, n_certain, positive):
+    """Write the n_certain candidates of line p to another line, where one of them is the positive
+    and all others are negatives.
+    """
+    batch = workspace.batch
+    for c in range(n_certain):
+        workspace.rows[line, c] = workspace.rows[p, c]
+        set_negative(batch, line, c, 1)
+        batch.log_expected_count[line, c] = 0
+    set_positive(batch, line, positive, 1, ZERO, False)
 
 
 @kernel_part

@@ -32,9 +32,11 @@ from embedx.engine.blocks import (
     N_PAIRS,
     N_WORDS,
     PATH,
+    RETRIEVED,
     SCORE_PADDING,
     Block,
     BlockPlan,
+    draw_key,
     max_candidates,
     max_examples,
     max_inputs,
@@ -472,8 +474,16 @@ def coefficients_of_block(coefficients, log_expected_count, run, workspace, bloc
     n = block.sizes[N_CENTRES] + block.sizes[N_NOISE]
     if plan.candidates != PATH and plan.uses_log_expected_count:
         log_expected_count(
-            run.sampler_data, -1, plan.n_draws, 0, block.candidates, n, workspace.log_expected
+            run.sampler_data,
+            draw_key(plan, block),
+            plan.n_draws,
+            0,
+            block.candidates,
+            n,
+            workspace.log_expected,
         )
+        if plan.candidates == RETRIEVED:
+            workspace.log_expected[: block.sizes[N_CENTRES]] = 0
     if plan.candidates == PATH or plan.form != SINGLE:
         return _coefficients_by_example(coefficients, run, workspace, block, lr)
     loss = 0.0
@@ -537,9 +547,13 @@ def _count_samples(plan, workspace, block, e, batch, n):
 
 @kernel_part
 def _noise_range(plan, block):
-    """(first, number) of the noise candidates of a block: all rows, or those behind the centres."""
+    """(first, number) of the noise candidates of a block: all rows; with a search all candidates;
+    else those behind the centres.
+    """
     if plan.candidates == ALL:
         return int64(0), int64(plan.n_rows)
+    if plan.candidates == RETRIEVED:
+        return int64(0), block.sizes[N_CENTRES] + block.sizes[N_NOISE]
     return block.sizes[N_CENTRES], block.sizes[N_NOISE]
 
 
@@ -561,9 +575,10 @@ def _fill_shared_noise(plan, workspace, block):
         for k in range(0, width, SIMD_WIDTH):
             store(sample_count, p, k, load(sample_count, 0, k))
             store(log_expected_count, p, k, load(log_expected_count, 0, k))
+    has_centres = first_noise < block.sizes[N_CENTRES]
     for i in range(block.sizes[N_CENTRES]):
-        workspace.noise_column[i] = 1 + i if plan.candidates == ALL else -1
-        if plan.candidates != ALL:
+        workspace.noise_column[i] = 1 + i if has_centres else -1
+        if not has_centres:
             for k in range(n_noise):
                 if block.candidates[first_noise + k] == block.candidates[i]:
                     workspace.noise_column[i] = 1 + k

@@ -145,9 +145,10 @@ def _add_found(tables, retrieval, finding, block):
 
 @kernel_part
 def _add_tail(rows, n_drawn, finding, block):
-    """Count the draws of the rows that are not certain."""
+    """Count the draws of the rows that are not certain; those that are count once."""
     n = n_certain = block.sizes[N_CENTRES]
     clear(block.drawn, 0, round_up_to_padding(n_certain + n_drawn))
+    block.drawn[0, :n_certain] = 1
     for d in range(n_drawn):
         row = int64(rows[d])
         n = _join(row, n, finding, block)

@@ -115,7 +115,7 @@ def _missing(complaint: str | None, origin: Any) -> tuple[str, str]:
 
 def check_applies(given: Options, objective: str) -> None:
     """Raise `EmbedxError` for a given setting that only other objectives have."""
-    for name in given:
+    for name in set(given) - set(samplers.own_options(given)):
         takers = [other for other, each in OBJECTIVES.items() if name in settings_of(each.Settings)]
         if takers and objective not in takers:
             problem = ("does not apply to ", Setting("objective", objective))

@@ -159,7 +159,8 @@ class Traits:
     # `prepare` takes an order of the classes in which similar ones are neighbours, if they have
     # features.
     uses_class_order: bool = False
-    # For words, drawn rows represent those that a search does not find.
+    # For words, drawn rows represent those that a search does not find; also if the loss is
+    # `unbiased`.
     has_tail: bool = False
     # For labels, `negatives` drawn rows represent those that a search does not find.
     has_label_tail: bool = False
@@ -250,8 +251,14 @@ class Objective(abc.ABC):
 
     @classmethod
     def samplers(cls) -> tuple[str, ...]:
-        """The names of the samplers that it takes; the default is first."""
-        return names_of(cls.candidates, cls.default_sampler)
+        """The names of the samplers that it takes; the default is first.
+
+        An `unbiased` loss takes the rows of a search, too.
+        """
+        kinds = cls.candidates
+        if cls.traits.unbiased and cls.positives != "summed" and "retrieved" not in kinds:
+            kinds = (*kinds, "retrieved")
+        return names_of(kinds, cls.default_sampler)
 
     @property
     def negatives(self) -> int:

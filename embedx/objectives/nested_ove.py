@@ -19,7 +19,7 @@ import numpy as np
 from embedx.kernels import ONE, ZERO, exp, kernel, kernel_part, larger, sigmoid, softplus
 from embedx.objectives.contract import About, Traits
 from embedx.objectives.parts import LOWEST, importance, positive, weight_and_score_of_positives
-from embedx.objectives.retrieval import IndexSettings, RetrievalObjective
+from embedx.objectives.retrieval import FoundSettings, RetrievalObjective
 from embedx.search.spec import SearchSpec
 
 
@@ -94,7 +94,7 @@ class NestedOneVsEach(RetrievalObjective):
             "for labels: on words the bound is loose, and the model ends below the unigram baseline"
         ),
     )
-    Settings = IndexSettings
+    Settings = FoundSettings
     coefficients = staticmethod(coefficients)
     traits = Traits(bound=True, merges_pairs=True, has_tail=True, has_label_tail=True)
     # No warm-up: without exact rows the gradients are some K / 2 times larger, and would stay in

@@ -7,7 +7,6 @@ others (`tail`): the probability of words is spread over so many rows that those
 of it.
 """
 
-import math
 from dataclasses import replace
 from typing import Any
 
@@ -16,67 +15,23 @@ import numpy as np
 from embedx.errors import Setting
 from embedx.objectives import complementary_sum, margin
 from embedx.objectives.contract import Objective, Traits
+from embedx.samplers.search import IndexSettings
 from embedx.search.spec import SearchSpec
-from embedx.settings import Settings, param
+from embedx.settings import param
 
 # The sum over draws, weighted to represent all rows not found, is that of `tail`.
 LOSS = "margin, or log(sum_found e^z_k) - z_y; words: log(sum_found e^z_k + sum_drawn e^x_k) - z_y"
-# Minimum number of rows scored and kept in a block: of a small table, a hundredth is too few to
-# learn from.
-MIN_ROWS = 100
 
 
-class IndexSettings(Settings, by_set=True):
-    """Settings of the search."""
+class FoundSettings(IndexSettings, by_set=True):
+    """Settings of the search, and of the rows drawn before it begins."""
 
-    scored_fraction: float = param(
-        0.01,
-        "fraction of all rows that is scored in each block for each example; at least 100 rows",
-        above=0.0,
-        at_most=1.0,
-    )
-    clusters: int | None = param(
-        None, "clusters of the index; by default the square root of the number of rows", at_least=1
-    )
-    candidate_fraction: float = param(
-        0.1,
-        "fraction of the rows scored in a block that may become candidates; at least 100 rows, for"
-        " words at least `found`",
-        above=0.0,
-        at_most=1.0,
-    )
-    min_score: float = param(
-        0.0,
-        "leave out rows whose score in a block is no larger than this in absolute value",
-        at_least=0.0,
-    )
-    min_coefficient: float = param(
-        1e-3,
-        "leave out rows whose coefficient is no larger than this in absolute value",
-        above=0.0,
-        at_most=1.0,
-    )
     negatives: int = param(
         100, "number of negatives drawn for each positive", at_least=1, by_set=False
     )
-    warm_up: float = param(
-        0.02,
-        "epochs with drawn negatives (for words `draws`, for labels --negatives) before the search"
-        " begins",
-        at_least=0.0,
-    )
-    found: int | None = param(
-        None,
-        "highest-scoring rows that are kept for each word; by default 2 with drawn rows, 8 without",
-        at_least=1,
-        at_most=256,
-    )
-    refresh: int = param(
-        256, "refresh the rows found for a word every N of its occurrences as an input", at_least=1
-    )
 
 
-class SearchSettings(IndexSettings, by_set=True):
+class SearchSettings(FoundSettings, by_set=True):
     """Settings of the search, and of the loss among the candidates."""
 
     loss: str = param(
@@ -123,16 +78,6 @@ class RetrievalObjective(Objective):
         )
 
     @property
-    def n_found(self) -> int:
-        """The number of rows that are kept for each word."""
-        return self.settings.found or (2 if self.traits.has_tail else 8)
-
-    @property
-    def loss_scope(self) -> str:
-        """The suffix of the unit of the loss of words; "" if its normaliser is over all rows."""
-        return "" if self.traits.has_tail else " among the rows found"
-
-    @property
     def coefficients(self) -> Any:
         return margin.coefficients if self.is_margin else complementary_sum.coefficients
 
@@ -144,18 +89,14 @@ class RetrievalObjective(Objective):
     ) -> SearchSpec:
         """The parameters of a search in this number of blocks; `slack` is added to `max_gap`."""
         settings = self.settings
-        n_scored = min(max(MIN_ROWS, math.ceil(settings.scored_fraction * n_classes)), n_classes)
-        return SearchSpec(
+        spec = settings.spec(n_classes)
+        max_gap = spec.max_gap
+        if self.is_margin:
+            # The projection on the simplex is 0 from `smoothing` below the best on.
+            max_gap = float(settings.smoothing)
+        return spec._replace(
             blocks=blocks,
-            clusters=min(settings.clusters or round(math.sqrt(n_classes)), n_classes),
-            n_scored=n_scored,
-            max_candidates=max(MIN_ROWS, math.ceil(settings.candidate_fraction * n_scored)),
-            threshold=float(settings.min_score),
-            min_coefficient=float(settings.min_coefficient),
-            # The projection onto the simplex is 0 from `smoothing` below the best score on; a
-            # softmax is tau at -log tau below the log-sum-exp.
-            max_gap=slack
-            + float(settings.smoothing if self.is_margin else -math.log(settings.min_coefficient)),
+            max_gap=slack + max_gap,
             from_logsumexp=not self.is_margin,
             message_iterations=message_iterations,
         )

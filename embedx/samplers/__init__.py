@@ -90,14 +90,15 @@ def with_warm_up(
     """(sampler, warm-up sampler): the sampler called `name` and, if it retrieves rows, the first of
     `taken` that draws, which is used during warm-up.
 
-    `options` have the settings of the sampler, or of the warm-up sampler if there is one. Raises
+    `options` have the settings of the sampler, and of the warm-up sampler if there is one. Raises
     `EmbedxError` like `make`.
     """
     if SAMPLERS[name].candidates != "retrieved":
         return make(name, options, replacement=replacement, corrected=corrected), None
-    return make(name, {}), make(
-        first_drawn(taken), options, replacement=replacement, corrected=corrected
-    )
+    own = settings_of(SAMPLERS[name].Settings)
+    search = make(name, {option: value for option, value in options.items() if option in own})
+    of_draws = {option: value for option, value in options.items() if option not in own}
+    return search, make(first_drawn(taken), of_draws, replacement=replacement, corrected=corrected)
 
 
 def prepared(

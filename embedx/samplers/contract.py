@@ -7,7 +7,8 @@ There are four kinds of candidates; objectives name the kinds that they take:
                  or block (skip-gram)
     "all"        every row
     "path"       the inner nodes on the path to the positive in the objective's tree
-    "retrieved"  the rows that an index finds to score highest
+    "retrieved"  the rows that an index finds to score highest; for most objectives drawn rows stand
+                 for the others
 
 A sampler that draws has two compiled functions. Their signatures are the same for all samplers, so
 that one compiled engine serves all by indirect calls, one per block or example:
@@ -164,6 +165,7 @@ class Sampler:
     meaning: str  # a line for help texts and pages
     candidates: Candidates
     Settings: type[Settings] = Settings  # its own, in addition to those of the task
+    word_settings: tuple[str, ...] = ()  # those of its own that have no effect in classification
     conditional: bool = False  # draws depend on the input
     needs_dense_inputs: bool = False  # requires dense features or a hidden layer
     fit_seconds: float = 0.0  # duration of `fit`

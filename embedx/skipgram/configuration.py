@@ -16,6 +16,7 @@ from embedx.graphs.settings import GraphSettings, graph_settings
 from embedx.objectives.contract import Objective
 from embedx.optimizers.contract import COLLAPSED, WORDS
 from embedx.samplers.contract import Sampler
+from embedx.samplers.search import IndexSettings, Search, index_settings
 from embedx.settings import (
     Options,
     Record,
@@ -38,8 +39,8 @@ from embedx.text.settings import (
 )
 from embedx.vectors.model import WordVectors
 
-# Samplers before those that an objective has in mind for labels.
-PREFERRED_SAMPLERS = ("search", "unigram")
+# The sampler before those that an objective has in mind for labels, unless it is made for a search.
+PREFERRED_SAMPLER = "unigram"
 # Kinds of candidates that come from a sampler that draws, if only until a search begins.
 CANDIDATES_WITH_DRAWS = ("drawn", "retrieved")
 # Defaults for words with n-grams, where the default without them is an optimizer whose rate stops
@@ -104,6 +105,14 @@ class Configuration:
         return retrieves(self.settings)
 
     @property
+    def index(self) -> IndexSettings | None:
+        """The settings of the search, if one finds the candidates."""
+        if not self.retrieves:
+            return None
+        of_sampler = IndexSettings.from_options(self.sampler_options)
+        return index_settings(self.objective.settings, of_sampler)
+
+    @property
     def draws_kept_words(self) -> bool:
         """Whether words are drawn as often as subsampling keeps them, and not by their counts in
         the text.
@@ -121,7 +130,10 @@ class Configuration:
         name = str(self.settings.sampler)
         if self.retrieves:
             name = samplers.first_drawn(in_order(self.objective))
-        options = self.sampler_options
+        of_index = settings_of(IndexSettings)
+        options = {
+            name: value for name, value in self.sampler_options.items() if name not in of_index
+        }
         if self.draws_kept_words and name == "unigram":
             options = {"sampler_exponent": 1.0, **options}
         return samplers.make(name, options, corrected=self.objective.traits.adds_log_noise)
@@ -131,6 +143,7 @@ class Configuration:
         groups = [
             self.settings,
             self.collapsed or self.new_sampler().settings,
+            *([] if self.index is None else [self.index]),
             self.objective.settings,
             self.text,
             self.vocabulary,
@@ -329,6 +342,10 @@ def _check_effects(options: Options, settings: SkipGramSettings, objective: Obje
         ("negatives", uses_negatives, "a sampler that draws"),
         ("buckets", settings.subwords is not None, Setting("subwords")),
     ]
+    searches = retrieves(settings) or "retrieved" in objective.candidates
+    needs += [
+        (name, searches, Setting("sampler", Search.name)) for name in settings_of(IndexSettings)
+    ]
     needs += [(name, False, "labels, by `embedx classify`") for name in objective.label_settings]
     needs += [(name, False, need) for name, need in objective.without_effect().items()]
     check_used(options, needs)
@@ -379,14 +396,8 @@ def _refuse(settings: SkipGramSettings, objective: Objective) -> None:
 def in_order(objective: Objective) -> list[str]:
     """The samplers that the objective takes for word vectors, the default first."""
     taken = [name for name in objective.samplers() if not samplers.SAMPLERS[name].conditional]
-    return sorted(
-        taken,
-        key=lambda name: (
-            PREFERRED_SAMPLERS.index(name)
-            if name in PREFERRED_SAMPLERS
-            else len(PREFERRED_SAMPLERS)
-        ),
-    )
+    made_for = Search.name if "retrieved" in objective.candidates else None
+    return sorted(taken, key=lambda name: (name != made_for, name != PREFERRED_SAMPLER))
 
 
 # ---- with --collapsed

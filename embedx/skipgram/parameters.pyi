@@ -58,6 +58,14 @@ class SkipGramParameters(TypedDict, total=False):
     weighted: bool | None
     node_types: str | None
     metapath: str | None
+    scored_fraction: float | None
+    clusters: int | None
+    candidate_fraction: float | None
+    min_score: float | None
+    min_coefficient: float | None
+    warm_up: float | None
+    found: int | None
+    refresh: int | None
     sampler_exponent: float | None
     tree_features: int | None
     tree_l2: float | None
@@ -68,14 +76,6 @@ class SkipGramParameters(TypedDict, total=False):
     local_decay: float | None
     threshold: float | None
     double_sum: Literal["raman", "proposed"] | None
-    scored_fraction: float | None
-    clusters: int | None
-    candidate_fraction: float | None
-    min_score: float | None
-    min_coefficient: float | None
-    warm_up: float | None
-    found: int | None
-    refresh: int | None
     loss: Literal["logistic", "squared-hinge", "margin", "softmax"] | None
     smoothing: float | None
     tail: bool | None

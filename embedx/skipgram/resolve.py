@@ -82,8 +82,13 @@ def resolve(config: Configuration, text: CountedText) -> Resolved:
 
 def negatives_of_pair(settings: SkipGramSettings, objective: Objective, sampler: Sampler) -> int:
     """Negatives that are drawn for a pair; 0 where none are."""
-    is_drawn = sampler.candidates == "drawn" and not retrieves(settings)
+    is_drawn = sampler.candidates == "drawn" and not is_made_of_found_rows(settings, objective)
     return objective.negatives if is_drawn else 0
+
+
+def is_made_of_found_rows(settings: SkipGramSettings, objective: Objective) -> bool:
+    """Whether a search finds the candidates of an objective that is made for one."""
+    return retrieves(settings) and "retrieved" in objective.candidates
 
 
 def largest_block(settings: SkipGramSettings, objective: Objective, text: CountedText) -> int:
@@ -104,7 +109,7 @@ def negatives_of_block(
     """Negatives that the centres of a block share: enough to keep each update small; None where
     none are drawn. Where a search finds candidates, they are drawn before it begins.
     """
-    if retrieves(settings):
+    if is_made_of_found_rows(settings, objective):
         return min(objective.negatives, MAX_DRAWS) or None
     n_negatives = negatives_of_pair(settings, objective, text.sampler)
     n_pairs = pairs_of_centre(settings.architecture, text.n_context)

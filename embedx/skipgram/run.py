@@ -281,9 +281,8 @@ class WordVectorsRun:
 
     def new_strategy(self) -> Streamed:
         """What trains chunks of the text."""
-        kind = RetrievedStream if self.config.retrieves else Streamed
         kept_share = self.kept / max(int(self.vocabulary.trained_counts.sum()), 1)
-        return kind(
+        inputs = (
             self.config.objective,
             self.config.settings,
             self.sampler,
@@ -292,6 +291,8 @@ class WordVectorsRun:
             self.corpus.generated,
             Frequencies(kept_share, self.frequency_scores()),
         )
+        index = self.config.index
+        return Streamed(*inputs) if index is None else RetrievedStream(*inputs, index=index)
 
     def stream(self) -> TokenStream:
         """The corpus as training sees it."""

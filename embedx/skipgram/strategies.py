@@ -17,12 +17,12 @@ from embedx.engine.select import JOINT, SINGLE, SUMMED
 from embedx.errors import Setting
 from embedx.kernels import stream_key
 from embedx.objectives.contract import Objective
-from embedx.objectives.retrieval import RetrievalObjective
 from embedx.optimizers.contract import new_table
 from embedx.runtime.memory import THREADS, allocating
 from embedx.runtime.progress import Progress
 from embedx.runtime.random_streams import CHUNK_ORDER, GENERATED_WINDOWS
 from embedx.samplers.contract import Sampler
+from embedx.samplers.search import IndexSettings
 from embedx.search.index import Index
 from embedx.search.spec import SearchSpec
 from embedx.search.updater import IndexUpdater
@@ -52,6 +52,9 @@ MAX_SAMPLES = 8
 # REFRESHED_ROWS.
 REFRESHED_SHARE = 0.01
 REFRESHED_ROWS = 200
+# Highest-scoring rows that each word keeps, with drawn rows for all others, and without.
+FOUND_WITH_TAIL = 2
+FOUND_ALONE = 8
 # as that of `search.updater`, but rarer: a word keeps what it has found for long
 REBUILD_SHARE = 0.5
 
@@ -283,28 +286,33 @@ class RetrievedStream(Streamed):
     """Candidates are the rows that an index finds, and a few drawn rows for all others; drawn rows
     alone for the first share of the run, while all scores are alike. A worker is a workspace for
     blocks and one for searching.
+
+    index    settings of the search
     """
 
-    def __init__(self, objective: Objective, settings: Any, *others: Any) -> None:
+    def __init__(
+        self, objective: Objective, settings: Any, *others: Any, index: IndexSettings
+    ) -> None:
         super().__init__(objective, settings, *others)
-        assert isinstance(objective, RetrievalObjective)
+        self.index = index
         self.columns = settings.dim + (settings.bias != "none")
-        self.loss_unit += objective.loss_scope
-        n_found = min(objective.n_found, self.n_rows)
-        self.search = self._search_spec(objective, n_found)
+        has_tail = objective.traits.unbiased or objective.traits.has_tail
+        if not has_tail:
+            self.loss_unit += " among the rows found"
+        n_found = index.found or (FOUND_WITH_TAIL if has_tail else FOUND_ALONE)
+        n_found = min(n_found, self.n_rows)
+        self.search = self._search_spec(n_found)
         self.found = retrieved.new_found_rows(self.n_words, n_found)
-        n_draws = self.plan.n_draws if objective.traits.has_tail else 0
+        n_draws = self.plan.n_draws if has_tail else 0
         self.inputs_with_search = self.shared_inputs._replace(
             plan=self.plan._replace(candidates=blocks.RETRIEVED, n_draws=n_draws)
         )
         self.workers = [self._new_workspaces(n_found) for _ in range(settings.threads)]
 
-    def _search_spec(self, objective: RetrievalObjective, n_found: int) -> SearchSpec:
+    def _search_spec(self, n_found: int) -> SearchSpec:
         """The search for n_found rows of a word."""
-        search = objective.search(self.n_rows)
-        assert search is not None
-        n_scored = objective.settings.candidate_fraction * search.n_scored
-        max_candidates = max(n_found, math.ceil(n_scored))
+        search = self.objective.search(self.n_rows) or self.index.spec(self.n_rows)
+        max_candidates = max(n_found, math.ceil(self.index.candidate_fraction * search.n_scored))
         return search.for_columns(self.columns)._replace(max_candidates=max_candidates)
 
     def _new_workspaces(
@@ -312,7 +320,10 @@ class RetrievedStream(Streamed):
     ) -> tuple[engine.SkipGramWorkspace, retrieved.RetrievalWorkspace]:
         """A thread's workspaces, for blocks and for searching."""
         max_found_in_block = min(n_found * blocks.max_inputs(self.plan), self.n_rows)
-        widest = self.plan._replace(n_draws=self.plan.n_draws + max_found_in_block)
+        n_certain = self.plan.block_size + max_found_in_block
+        widest = self.plan._replace(
+            candidates=blocks.RETRIEVED, n_draws=self.plan.n_draws + n_certain
+        )
         stride = self.tables.inputs.rows.shape[1]
         return (
             self.new_workspace(widest),
@@ -347,7 +358,7 @@ class RetrievedStream(Streamed):
 
     def phase(self, step: int) -> int:
         """1 where rows are retrieved."""
-        return int(step >= self.objective.settings.warm_up * self.n_chunks)
+        return int(step >= self.index.warm_up * self.n_chunks)
 
     def train(self, worker: Any, epoch: int, chunk: int, rate: float) -> Tally:
         if self.phase(epoch * self.n_chunks + chunk) == 0:
@@ -371,9 +382,7 @@ class RetrievedStream(Streamed):
     def _retrieved_arguments(
         self, index: Index, worker: Any, epoch: int, chunk: int, rate: float
     ) -> tuple[Any, ...]:
-        retrieval = retrieved.Retrieval(
-            index, self.search, self.found, self.objective.settings.refresh
-        )
+        retrieval = retrieved.Retrieval(index, self.search, self.found, self.index.refresh)
         place = self.place(epoch, chunk, rate)
         block_workspace, search_workspace = worker
         arguments = (self.inputs_with_search, retrieval, block_workspace, search_workspace, place)
