@@ -1,10 +1,9 @@
 """Which bound, at what price: how far the value of each objective is from the log-likelihood, by
 the rows that it scores for an example.
 
-same    at the weights of an exact softmax: minus the expected loss, less the exact log-likelihood
-own     each objective trained at its best learning rate: the log-likelihood of its model, and the
-        same gap at its own weights
-time    CPU seconds per example beside one-vs-each, the objectives taking turns
+same      at the weights of an exact softmax: minus the expected loss, less the log-likelihood
+trained   each objective at its best rate: the log-likelihood of its model, and the gap there
+time      CPU seconds per example beside one-vs-each, the objectives taking turns
 
 gaussian      labels drawn from a softmax of dense features, whose scores are normal
 eurlex-4.3k   documents, the first label of each
@@ -51,7 +50,7 @@ DEVIATION = 4.0
 COLUMNS = 16
 EXPONENT = 0.75
 ROWS = (2, 4, 16, 64, 256, 1024)
-ROWS_OF_OWN = 16
+ROWS_OF_TRAINING = 16
 ROWS_OF_TIME = (16, 64, 256)
 FIRST_RATE = 0.12
 SOFTMAX_EPOCHS = 2
@@ -172,9 +171,9 @@ def jobs(run: Run) -> Iterator[Job]:
     for name in run.chosen("data"):
         if "same" in sections:
             yield from ({"section": "same", "data": name, "seed": seed} for seed in seeds)
-        if "own" in sections:
+        if "trained" in sections:
             for objective in trained_on(name, run.chosen("objective")):
-                job = {"section": "own", "data": name, "objective": objective}
+                job = {"section": "trained", "data": name, "objective": objective}
                 yield from papers.search_rates(
                     lambda step, job=job: job | {"what": "rate", "step": step, "seed": 1},
                     lambda job: (run.records.get(job) or {}).get("chosen_by", -np.inf),
@@ -186,7 +185,7 @@ def jobs(run: Run) -> Iterator[Job]:
 
 def trained_on(name: str, chosen: tuple[str, ...] = TRAINED) -> list[str]:
     """The objectives that are trained on a set."""
-    return [each for each in chosen if name != EURLEX or each not in SEARCHING]
+    return [method for method in chosen if name != EURLEX or method not in SEARCHING]
 
 
 def measure(run: Run, job: Job) -> Result:
@@ -315,8 +314,8 @@ def likelihood(scored: Scored) -> float:
 
 def gap_of(method: Method, scored: Scored, n_rows: int, run: Run, seed: int) -> float:
     """Minus the expected loss, less the exact log-likelihood: below 0 for a lower bound."""
-    found = objectives.find(method.objective)
-    objective = found(found.Settings(**dict(method.settings)))
+    objective_class = objectives.find(method.objective)
+    objective = objective_class(objective_class.Settings(**dict(method.settings)))
     rng = np.random.default_rng([seed, n_rows])
     if method.rows == "all":
         state = objective.optimal_state(scored.z, labels_of(scored))
@@ -437,7 +436,7 @@ def trained(run: Run, job: Job) -> Result:
             scored = scores_of_words(run, vectors, seed=0)
         else:
             rate = FIRST_RATE * 3.0**step
-            options |= {"learning_rate": rate, "negatives": ROWS_OF_OWN - 1, "threads": 1}
+            options |= {"learning_rate": rate, "negatives": ROWS_OF_TRAINING - 1, "threads": 1}
             training, test = labelled(run, name)
             classifier = papers.fit(training, objective, options).classifier
             scored = scores_of_labels(classifier, test, name)
@@ -447,14 +446,14 @@ def trained(run: Run, job: Job) -> Result:
     result = {"rate": rate, "chosen_by": likelihood(choosing), "log_likelihood": likelihood(test)}
     if objective in METHODS:
         valued = some(test, run.settings.scored, job["seed"])
-        result["gap"] = gap_of(METHODS[objective], valued, ROWS_OF_OWN, run, job["seed"])
+        result["gap"] = gap_of(METHODS[objective], valued, ROWS_OF_TRAINING, run, job["seed"])
     return result
 
 
 def best_step(records: Records, job: Job) -> int:
     """The rate at which an objective's model is best, as a power of three of the first one."""
     tried = records.succeeded(
-        section="own", data=job["data"], objective=job["objective"], what="rate"
+        section="trained", data=job["data"], objective=job["objective"], what="rate"
     )
     return max(tried, key=lambda record: record["result"]["chosen_by"])["job"]["step"]
 
@@ -507,46 +506,46 @@ def mean_and_spread(values: list[float], digits: int = 3) -> str:
 
 def same(name: str, records: Records) -> str:
     """The gaps of a set at the weights of the softmax."""
-    found = records.results(section="same", data=name)
-    if not found:
+    results = records.results(section="same", data=name)
+    if not results:
         return table([])
     rows = []
     for title in METHODS:
-        gaps = [result["gaps"][title] for result in found]
+        gaps = [result["gaps"][title] for result in results]
         cells = {
             f"{n} rows": mean_and_spread(list(values))
             for n, values in zip(ROWS, zip(*gaps, strict=True), strict=False)
         }
         rows.append({"objective": title, **cells})
-    exact = mean_and_spread([result["log_likelihood"] for result in found])
-    return f"{table(rows)}\n\n{found[0]['classes']:,} classes; exact log-likelihood {exact}."
+    exact = mean_and_spread([result["log_likelihood"] for result in results])
+    return f"{table(rows)}\n\n{results[0]['classes']:,} classes; exact log-likelihood {exact}."
 
 
-def own(name: str, records: Records) -> str:
+def models(name: str, records: Records) -> str:
     """The models of a set, the likeliest first, and their gaps."""
     rows = []
     for objective in trained_on(name):
-        found = records.results(section="own", data=name, objective=objective, what="test")
-        if not found:
+        results = records.results(section="trained", data=name, objective=objective, what="test")
+        if not results:
             continue
-        likelihoods = [result["log_likelihood"] for result in found]
+        likelihoods = [result["log_likelihood"] for result in results]
         row = {
             "objective": f"`{objective}`",
-            "rate": f"{found[0]['rate']:.3g}",
+            "rate": f"{results[0]['rate']:.3g}",
             "log-likelihood": mean_and_spread(likelihoods),
         }
-        if "gap" in found[0]:
-            row["gap at its own weights"] = mean_and_spread([result["gap"] for result in found])
+        if "gap" in results[0]:
+            row["gap at its own weights"] = mean_and_spread([result["gap"] for result in results])
         rows.append((statistics.fmean(likelihoods), row))
     return table([row for _, row in sorted(rows, key=lambda pair: -pair[0])])
 
 
 def price(records: Records) -> str:
     """CPU time beside one-vs-each with as many rows."""
-    found = records.last(section="time")
-    if found is None:
+    result = records.last(section="time")
+    if result is None:
         return table([])
-    seconds = found["seconds"]
+    seconds = result["seconds"]
     rows = []
     for name in TIMED:
         cells = {}
@@ -573,17 +572,17 @@ NEAR = 0.01  # nats within which the axis is linear
 LABEL_HEIGHT = 0.045  # as a share of a panel's height
 
 
-def draw_gaps(panel: Any, name: str, found: list[Result]) -> None:
+def draw_gaps(panel: Any, name: str, results: list[Result]) -> None:
     """One line for each method, whose name stands at its end."""
     panel.set(xscale="log", title=TITLES[name], xlabel="rows scored for an example, 4 D FLOPs each")
     panel.set_yscale("symlog", linthresh=NEAR)
     panel.axhline(0, color="black", linewidth=1)
     panel.spines[["top", "right"]].set_visible(False)
-    if not found:
+    if not results:
         return
     ends = []
     for title, method in METHODS.items():
-        gaps = np.array([result["gaps"][title] for result in found])
+        gaps = np.array([result["gaps"][title] for result in results])
         x = ROWS[: gaps.shape[1]]
         style = {"color": COLORS[method.kind], "marker": "o", "markersize": 4}
         panel.errorbar(x, gaps.mean(axis=0), gaps.std(axis=0), **style)
@@ -608,7 +607,7 @@ def spread(heights: list[float]) -> list[float]:
     """Ascending heights moved up, and where they pass the top down again, until none overlap."""
     placed: list[float] = []
     for height in heights:
-        placed.append(max([height, *(each + LABEL_HEIGHT for each in placed[-1:])]))
+        placed.append(max([height, *(below + LABEL_HEIGHT for below in placed[-1:])]))
     top = 1.0
     for i in reversed(range(len(placed))):
         placed[i] = min(placed[i], top)
@@ -619,7 +618,7 @@ def spread(heights: list[float]) -> list[float]:
 EXPERIMENT = Experiment(
     name="bounds",
     title="Which bound, at what price",
-    choices={"section": ("same", "own", "time"), "data": DATA, "objective": TRAINED},
+    choices={"section": ("same", "trained", "time"), "data": DATA, "objective": TRAINED},
     settings=FULL,
     quick=QUICK,
     prepare=lambda run: (
@@ -631,7 +630,7 @@ EXPERIMENT = Experiment(
     tables={
         "kinds": kinds,
         **{f"same-{name.partition('-')[0]}": functools.partial(same, name) for name in DATA},
-        **{f"own-{name.partition('-')[0]}": functools.partial(own, name) for name in DATA},
+        **{f"trained-{name.partition('-')[0]}": functools.partial(models, name) for name in DATA},
         "price": price,
     },
     plots={"": plot},

@@ -83,9 +83,9 @@ def test_a_set_from_its_jobs_to_its_tables(run):
     tried = [record["job"]["step"] for record in run.records.find(what="rate", objective="ar")]
     assert min(tried) < best < max(tried)
     assert [*rows_of(script.same("gaussian", run.records))] == [*script.METHODS]
-    rows = rows_of(script.own("gaussian", run.records))
+    rows = rows_of(script.models("gaussian", run.records))
     assert rows.keys() == {"softmax", "ar"}
     assert "±" in rows["ar"]["gap at its own weights"]
     assert rows_of(script.price(run.records))["ove"]["16 rows"] == "1.00"
-    assert script.own("words", run.records) == "Not measured."
+    assert script.models("words", run.records) == "Not measured."
     assert script.plot(run.records) is not None
