@@ -182,6 +182,7 @@ def test_options_named_in_the_text_exist():
         "corpus check",
         "corpus fetch",
         "corpus sessions",
+        "nn",
     ]
     for line in [*TRAINING, *others]:
         for parameter in command_of(line.split())[0].params:

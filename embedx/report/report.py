@@ -106,7 +106,8 @@ def page_of_pair(models: Sequence[Any], request: PageRequest, pages: TaskPages[A
     """The page of two models, as HTML."""
     names = request.names
     values = {**pages.pair(models, request), **runs.about_pair(models, names)}
-    folders = dict(zip(names, request.models, strict=True))
+    by_name = zip(names, request.models, strict=True)
+    folders = {name: folder for name, folder in by_name if str(folder) != name}
     return render("pair.html", " and ".join(names), **values, models=folders)
 
 
