@@ -2,22 +2,27 @@
 labels.
 """
 
+import csv
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from embedx import SoftmaxClassifier
+from embedx import SoftmaxClassifier, classify
 from embedx.classification import damage, familiarity
 from embedx.classification.classifier import Classifier, load
 from embedx.classification.objective_choice import given_settings
+from embedx.classification.row_blocks import all_rows
 from embedx.labeled.data import DataSchema, Labeled, Labels
 from embedx.labeled.files import MemoryBudget
 from embedx.labeled.words import TextFeatureSettings, text_features
 from tests.support.commands import run_command
 from tests.support.label_training import train
 from tests.support.refusals import refused, refused_data
+
+DOCS = Path(__file__).parents[1] / "docs"
 
 TOPICS = {
     "billing": "invoice charged twice card declined amount refund payment wrong receipt bank",
@@ -194,3 +199,28 @@ def test_rows_of_standard_input_without_a_known_word_are_counted(model, tmp_path
     model.save(tmp_path / "m")
     done = run_command(tmp_path, "predict", "m", "-", input="zzzz\nrefund\nqqqq\n")
     assert "2 of 3 rows have no feature that the model knows" in done.stderr
+
+
+def test_topics_that_training_lacks_are_seldom_accepted(tmp_path, monkeypatch):
+    """The tickets of the notebook, which often have a sentence of another topic."""
+    notebook = json.loads((DOCS / "notebooks" / "tickets.ipynb").read_text("utf-8"))
+    code = next(cell["source"] for cell in notebook["cells"] if cell["cell_type"] == "code")
+    monkeypatch.chdir(tmp_path)
+    exec("".join(code), {})
+    tickets = []
+    for name in ("tickets.csv", "test.csv"):
+        with open(name, newline="") as file:
+            rows = list(csv.DictReader(file))
+        tickets += [(f"{row['title']} {row['body']}", row["topic"]) for row in rows]
+    lacking = {"app", "returns"}
+    lines = [f"__label__{topic} {text}\n" for text, topic in tickets[:2100] if topic not in lacking]
+    (tmp_path / "training.txt").write_text("".join(lines))
+    model = classify(tmp_path / "training.txt", threads=1)
+
+    test = tickets[2100:]
+    features = model.features_of([text for text, _ in test])
+    ids, p = all_rows(model.iter_top_k(features, 1, abstain=True))
+    is_accepted = (ids[:, 0] != familiarity.NONE) & (p[:, 0] >= 0.8)
+    is_foreign = np.array([topic in lacking for _, topic in test])
+    assert is_accepted[is_foreign].mean() < 0.07
+    assert is_accepted[~is_foreign].mean() > 0.5

@@ -15,8 +15,9 @@ Two factors are fitted by maximum likelihood, where p f is the probability that 
 right. The first is fitted on rows unchanged, on rows with features removed and, for text, on rows
 with words replaced by unknown ones and on rows of a few random words, for which no label is right:
 it hardly changes the probabilities of rows like those of the training data. The second is fitted on
-mixtures of three rows as well, which represent rows of unknown labels. 1 - f is then the
-probability that no label is right, "none of these".
+mixtures of three rows as well, and on rows without their own labels among the answers, which both
+represent rows of unknown labels. 1 - f is then the probability that no label is right, "none of
+these".
 
 familiarity.npy  float64 (2, 6)  of each factor s_0, w0 and w
 """

@@ -126,6 +126,18 @@ def _fit_familiarity(
             np.full(len(n_right), rows.foreign),
         )
         parts.append(part)
+    # Below the own labels there are two more to compare.
+    if int(labels.n_of_row.max(initial=0)) + 2 <= classifier.n_labels:
+        answers, knowledge = _answers_without_own(classifier, features, labels, threads)
+        n = len(labels)
+        foreign_part = (
+            familiarity.terms(knowledge, answers.scores, empty_score),
+            answers.p[:, 0],
+            np.zeros(n, bool),
+            np.full(n, damage.WEIGHT_WITHOUT_OWN),
+            np.ones(n, bool),
+        )
+        parts.append(foreign_part)
     *arrays, is_foreign = (np.concatenate(columns) for columns in zip(*parts, strict=True))
 
     factors = []
@@ -133,6 +145,22 @@ def _fit_familiarity(
         weights = familiarity.fit(*(array[is_used] for array in arrays))
         factors.append([empty_score, *weights])
     classifier.arrays["familiarity"] = np.array(factors)
+
+
+def _answers_without_own(
+    classifier: Classifier, features: Any, labels: Labels, threads: int | None
+) -> tuple[Answers, Knowledge]:
+    """As `_best_answers`, of the labels that the rows do not have: what a row of an unknown label
+    would be answered.
+    """
+    n_best = int(labels.n_of_row.max()) + 2
+    features, n_unknown = familiarity.split(features, classifier.known.n_features)
+    parts = classifier.best(features, n_best, threads=threads)
+    ids, scores = all_rows((ids, scores) for _, ids, scores in parts)
+    best = Answers(ids, scores, classifier.probabilities(scores))
+    others_first = np.argsort(hits(ids, labels), axis=1, kind="stable")[:, :2]
+    others = Answers(*(np.take_along_axis(array, others_first, axis=1) for array in best))
+    return others, classifier.knowledge(features, n_unknown, slice(0, features.shape[0]))
 
 
 def _best_answers(
