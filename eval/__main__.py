@@ -33,6 +33,7 @@ EXPERIMENTS = {
     "word-intervals": "cosines by other seeds beside the intervals of embedx nn",
     "bounds": "how far each loss is from the likelihood, by the rows that it scores",
     "objectives": "all output layers of skip-gram side by side",
+    "search-proposal": "rows found and weighted draws for losses over all rows, beside draws alone",
     "papers-augment-and-reduce": "Ruiz et al. 2018, the tables by the paper's protocol",
     "papers-one-vs-each": "Titsias 2016, likewise",
     "papers-unbiased-softmax": "Fagan & Iyengar 2018, likewise",

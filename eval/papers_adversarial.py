@@ -140,16 +140,16 @@ def best_of(records: Records, name: str, contender: str) -> Job:
 
 def measure(run: Run, job: Job) -> Result:
     data = data_of(run, job["data"])
+    contender = CONTENDERS[job.get("contender", "adversarial")]
     if job["what"] == "tuning":
-        return {
-            "points": curve(
-                run, data.training, data.validation, job, job["seconds"], seed=1, growth=math.inf
-            )
-        }
+        seconds = job["seconds"]
+        rows = data.training, data.validation
+        return {"points": curve(run, contender, *rows, job, seconds, seed=1, growth=math.inf)}
     best = best_of(run.records, job["data"], job.get("contender", "adversarial"))
     if job["what"] == "tree":
         best |= {"tree_l2": job["tree_l2"]}
-    points = curve(run, data.training, data.test, best, job["seconds"], job["seed"], GROWTH)
+    rows = data.training, data.test
+    points = curve(run, contender, *rows, best, job["seconds"], job["seed"], GROWTH)
     return {"rate": best["rate"], "penalty": best["penalty"], "points": points}
 
 
@@ -210,30 +210,39 @@ def halves(training: Any, test: Any, rows: int) -> Halves:
 # ---- training
 
 
+def options_of(contender: Contender, of: Job, seed: int) -> dict[str, Any]:
+    """The settings of a run without an end, of the rate and the penalty of a job."""
+    return {
+        **OWN_START,
+        **contender.options,
+        "optimizer": "adagrad",
+        "schedule": "constant",
+        "epochs": 10**6,
+        "threads": 1,
+        "seed": seed,
+        "learning_rate": of["rate"],
+        contender.penalty[0]: of["penalty"],
+    }
+
+
 class TimeIsUp(Exception):
     """Ends a run from its `watch`."""
 
 
 def curve(
-    run: Run, training: Any, scored: Any, of: Job, seconds: float, seed: int, growth: float
+    run: Run,
+    contender: Contender,
+    training: Any,
+    scored: Any,
+    of: Job,
+    seconds: float,
+    seed: int,
+    growth: float,
 ) -> list[dict[str, float]]:
     """What is measured on `scored` while a contender trains for so long, at growing distances and
     at the end; [] if it diverged.
     """
-    contender = CONTENDERS[of["contender"]]
-    options = (
-        OWN_START
-        | contender.options
-        | {
-            "optimizer": "adagrad",
-            "schedule": "constant",
-            "epochs": 10**6,
-            "threads": 1,
-            "seed": seed,
-            "learning_rate": of["rate"],
-            contender.penalty[0]: of["penalty"],
-        }
-    )
+    options = options_of(contender, of, seed)
     if "tree_l2" in of:
         options["tree_l2"] = of["tree_l2"]
     if of["contender"] not in run.warm:  # compiled
