@@ -91,7 +91,7 @@ def changed_or_refused(model_of, name, **options):
     except EmbedxError:
         return None
     except TypeError as error:
-        if "unexpected keyword" not in str(error):
+        if "takes no" not in str(error):
             raise
         return None
 
