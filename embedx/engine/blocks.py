@@ -347,9 +347,8 @@ def _add_noise(sample, run, workspace, block, n_centres, noise_key):
         first_sought = 0
         for k in range(n_centres):
             seen[block.candidates[k] % FILTER_SIZE] = first
-    key = draw_key(plan, block)
     n_drawn = sample(
-        run.sampler_data, key, noise_key, np.uint64(first), plan.n_draws, 0, workspace.sampling
+        run.sampler_data, -1, noise_key, np.uint64(first), plan.n_draws, 0, workspace.sampling
     )
     n = n_centres
     for d in range(n_drawn):
@@ -357,14 +356,6 @@ def _add_noise(sample, run, workspace, block, n_centres, noise_key):
         n = _count_draw(block, row, first_sought, n_centres, n, seen, first, first + d)
     cursor[N_DRAWN] += n_drawn
     return n - n_centres
-
-
-@kernel_part
-def draw_key(plan, block):
-    """What draws of a block may depend on: the word of its only input, where each pair has draws of
-    its own; else -1.
-    """
-    return int64(block.inputs[0]) if plan.block_size == 0 else int64(-1)
 
 
 @kernel_part

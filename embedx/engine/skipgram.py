@@ -36,7 +36,6 @@ from embedx.engine.blocks import (
     SCORE_PADDING,
     Block,
     BlockPlan,
-    draw_key,
     max_candidates,
     max_examples,
     max_inputs,
@@ -474,13 +473,7 @@ def coefficients_of_block(coefficients, log_expected_count, run, workspace, bloc
     n = block.sizes[N_CENTRES] + block.sizes[N_NOISE]
     if plan.candidates != PATH and plan.uses_log_expected_count:
         log_expected_count(
-            run.sampler_data,
-            draw_key(plan, block),
-            plan.n_draws,
-            0,
-            block.candidates,
-            n,
-            workspace.log_expected,
+            run.sampler_data, -1, plan.n_draws, 0, block.candidates, n, workspace.log_expected
         )
         if plan.candidates == RETRIEVED:
             workspace.log_expected[: block.sizes[N_CENTRES]] = 0
