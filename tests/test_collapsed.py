@@ -108,7 +108,7 @@ def test_inputs_that_have_no_gradient_yet_keep_their_rate(two_topics):
 
 @pytest.mark.parametrize(
     "objective",
-    [name for name, objective in OBJECTIVES.items() if "search" in objective.samplers()],
+    [name for name, objective in OBJECTIVES.items() if "retrieved" in objective.candidates],
 )
 def test_training_on_found_rows_lowers_the_objective(two_topics, objective):
     trained = fit(two_topics, objective=objective, scored_fraction=0.5)

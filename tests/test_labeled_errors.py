@@ -99,7 +99,7 @@ def test_files_that_cannot_be_opened_are_named(tmp_path, write):
     missing = str(tmp_path / "missing.txt")
     train = write("1 3 2\n 0:1\n")
     for files in ([missing], [train, missing], [f"{train}@{missing}"]):
-        assert_refused("missing.txt", "opened", *files)
+        assert_refused("missing.txt", "no such file", *files)
     (tmp_path / "folder").mkdir()
     assert_refused("folder", "without files", str(tmp_path / "folder"))
     with refused_data("missing.txt"):

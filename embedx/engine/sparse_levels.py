@@ -289,10 +289,10 @@ def best_nodes(
         ).astype(float32)
         first = level.first_node[above.node[begin:end]].astype(int32)
         child = (place[rows] * is_node).reshape(log_p_of_row.shape)
-        node_of_row = (child + first[:, :, None]).reshape(end - begin, -1)
+        node_of_row = (child + first[:, :, None]).reshape(end - begin, width * kept)
         chosen = np.zeros((end - begin, n_best), int32)
         best_of_rows(
-            log_p_of_row.reshape(end - begin, -1), 0, end - begin, chosen, log_p[begin:end]
+            log_p_of_row.reshape(node_of_row.shape), 0, end - begin, chosen, log_p[begin:end]
         )
         nodes[begin:end] = np.take_along_axis(node_of_row, chosen, axis=1)
 

@@ -95,6 +95,9 @@ class SkipGram:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
+            if name in vars(type(self)):
+                # A property's own error led here.
+                return object.__getattribute__(self, name)
             raise gensim_names.missing(self, name, gensim_names.OF_TRAINING)
 
     def __repr__(self) -> str:
