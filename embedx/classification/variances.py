@@ -36,7 +36,7 @@ def fit(
 
     features     of the training rows, scaled
     row_weights  float32 (n_rows,): how much each row counts, times the number of its labels
-    before       the classifier that training continues from, what whose rows told still counts
+    before       the classifier that training continues from; the information of its rows is added
     """
     h = classifier.inputs(features)
     information = posterior.information(

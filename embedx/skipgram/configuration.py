@@ -233,11 +233,7 @@ def configure(
         sampler = settings.sampler or in_order(new_objective)[0]
         settings = dataclasses.replace(settings, sampler=sampler)
         _check_effects(options, settings, new_objective)
-        if settings.ngrams is not None:
-            settings = dataclasses.replace(settings, buckets=settings.ngrams.n_buckets)
-        if settings.learning_rate is None and not is_sized_by_text:
-            rate = usual_rate(settings.optimizer, kind)
-            settings = dataclasses.replace(settings, learning_rate=rate)
+        settings = _completed(settings, None if is_sized_by_text else kind)
         _refuse(settings, new_objective)
 
     phrases = PhraseSettings.from_options(values)
@@ -258,12 +254,34 @@ def configure(
     )
     configuration.new_sampler()  # refuses settings of other samplers
     origins = _origins_of_kind(configuration, {"objective": objective, **before_kind})
-    inherited = {name: v for name, v in start_defaults.items() if options.get(name) is None}
+    inherited: Record = {}
     if start is not None:
-        if objective is None and start.objective is not None:
-            inherited = {"objective": name, **inherited}
+        asked = {"objective": objective, **options}
+        inherited = _inherited(start, {"objective": name, **start_defaults}, asked)
         origins |= dict.fromkeys(inherited, f"as in {start.path}")
     return dataclasses.replace(configuration, origins=origins, inherited=inherited)
+
+
+def _inherited(start: Start, settings: Record, asked: Options) -> Record:
+    """Those of the settings that come from the model to start from: they were not asked for."""
+    without_objective = {"objective"} if start.objective is None else set()
+    return {
+        name: value
+        for name, value in settings.items()
+        if asked.get(name) is None and name not in without_objective
+    }
+
+
+def _completed(settings: SkipGramSettings, kind: str | None) -> SkipGramSettings:
+    """The settings with the number of buckets, and with the optimizer's learning rate for the kind
+    of data, unless that is None: the size of the text then chooses it.
+    """
+    if settings.ngrams is not None:
+        settings = dataclasses.replace(settings, buckets=settings.ngrams.n_buckets)
+    if settings.learning_rate is None and kind is not None:
+        rate = usual_rate(settings.optimizer, kind)
+        settings = dataclasses.replace(settings, learning_rate=rate)
+    return settings
 
 
 def _origins_of_kind(config: Configuration, decided: Options) -> dict[str, str]:
