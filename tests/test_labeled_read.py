@@ -47,6 +47,16 @@ def label_rows(data):
     return [data.labels[row].tolist() for row in range(len(data))]
 
 
+BLOCK_SIZES = pytest.mark.parametrize("size", [40, 1 << 18])
+
+
+def read_by_blocks(monkeypatch, size):
+    """Files are read in blocks of this size, which several threads parse."""
+    for module in ("decompression", "read_ahead"):
+        monkeypatch.setattr(f"embedx.text.{module}.BLOCK_BYTES", size)
+    monkeypatch.setattr("embedx.labeled.sparse.usable_cores", lambda: 3)
+
+
 # XC sparse
 # ------------------------------------------------------------------------------------------------
 
@@ -106,8 +116,7 @@ def test_compressed_files_are_unpacked(write, suffix):
 @pytest.mark.parametrize("end", ["", "\n", "\n\n", "\r\n\r\n\r\n", "\n\r"])
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 1 << 18])
 def test_rows_to_predict_are_as_many_as_the_lines(write, monkeypatch, words, end, size):
-    for module in ("decompression", "read_ahead"):
-        monkeypatch.setattr(f"embedx.text.{module}.BLOCK_BYTES", size)
+    read_by_blocks(monkeypatch, size)
     known = read(write("\n".join(words))).schema
     text = f"\n{words[0]}\n\n{words[1]}{end}"
     rows = (
@@ -123,6 +132,43 @@ def test_rows_to_predict_are_as_many_as_the_lines(write, monkeypatch, words, end
 def test_lines_beyond_the_rows_of_the_header_are_not_predicted(write):
     known = read(write("1 3 2\n1 0:1\n")).schema
     assert len(read(write("2 3 2\n1 0:1\n\n\n\n", "test.txt"), like=known, keeps_empty=True)) == 2
+
+
+@BLOCK_SIZES
+@pytest.mark.parametrize("end_of_line", ["\n", " # a comment\n", "\n# a comment\n"])
+def test_rows_and_names_of_labels_keep_the_order_of_the_file(write, monkeypatch, size, end_of_line):
+    read_by_blocks(monkeypatch, size)
+    rows = [f"label{n * 7 % 90} {n + 1}:{n}{end_of_line}" for n in range(90)]
+    data = read(write("".join(rows)))
+    assert data.features.indices.tolist() == list(range(90))
+    assert data.features.data.tolist() == list(range(90))
+    assert data.labels.ids.tolist() == list(range(90))
+    assert data.schema.names == [f"label{n * 7 % 90}" for n in range(90)]
+
+
+@BLOCK_SIZES
+@pytest.mark.parametrize(
+    ("row", "quoting"),
+    [("1 3:x", '"3:x"'), ("1 99:1", "99"), ("7 1:1", '"7"'), ("1, 99 2:1", '"99"')],
+)
+def test_the_first_mistake_of_a_file_is_told_with_its_line(write, monkeypatch, size, row, quoting):
+    read_by_blocks(monkeypatch, size)
+    rows = ["1 3:1"] * 400
+    rows[100] = "# a comment"
+    rows[251] = row
+    rows[252] = "1 too:late"
+    rows[390] = "1 too:late"
+    file = write("400 9 5\n" + "\n".join(rows))
+    with refused_data(f"{file}:253", quoting=quoting):
+        read(file)
+
+
+def test_a_line_of_megabytes_is_parsed_like_others(write):
+    n = 1 << 18
+    long = " ".join(f"{column}:1" for column in range(n))
+    data = read(write(f"3 {n} 2\n0 0:1\n1 {long}\n0 1:1\n"))
+    assert data.features.indptr.tolist() == [0, 1, n + 1, n + 2]
+    assert label_rows(data) == [[0], [1], [0]]
 
 
 DIGITS = st.text("0123456789", min_size=1, max_size=25)

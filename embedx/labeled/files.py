@@ -11,6 +11,7 @@ import io
 import itertools
 import math
 import os
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import IO
@@ -127,11 +128,12 @@ def arriving_lines() -> Iterator[bytes]:
 
 
 class MemoryBudget:
-    """How many bytes of one file's data may be kept in memory."""
+    """How many bytes of one file's data may be kept in memory. Threads may share it."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.n_taken = 0
+        self._lock = threading.Lock()
 
     @cached_property
     def n_bytes(self) -> int:
@@ -140,7 +142,8 @@ class MemoryBudget:
 
     def take(self, n_bytes: int) -> None:
         """Count bytes that are read. Raises `EmbedxError` if they are too many for memory."""
-        self.n_taken += n_bytes
+        with self._lock:
+            self.n_taken += n_bytes
         if self.n_taken > UNMEASURED and self.n_taken > self.n_bytes:
             raise DataError(
                 self.name,

@@ -1,12 +1,15 @@
 """Sparse rows as text: the XC repository's `N D L` header and `l1,l2 f:v f:v ...` lines, or
 LIBSVM's, without a header.
 
-A compiled kernel reads hundreds of megabytes a second. Where it finds what is no feature it stops,
-and Python explains it.
+A compiled kernel reads hundreds of megabytes a second, in each of several threads. Where it finds
+what is no feature it stops, and Python explains it.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -16,14 +19,23 @@ from scipy.sparse import csr_matrix
 from embedx.errors import DataError
 from embedx.kernels.compiled import kernel
 from embedx.labeled.data import FileRows, Labels, offsets_of
-from embedx.labeled.files import Lines
+from embedx.labeled.files import Lines, MemoryBudget
 from embedx.labeled.ids import MAX_IDS, Numbering
+from embedx.runtime.cores import usable_cores
+from embedx.text.in_order import in_order
+from embedx.text.opening import BLOCK_BYTES
 
 COMMENT = re.compile(rb"(?<!\S)#[^\n]*")
 FEATURE_ID = re.compile(r"(-?[0-9]+):[+-]?[0-9.eE+-]+")
 
+# A longer chunk, of a line of megabytes, is parsed by the reading thread, so that there is one at a
+# time: parsing takes many times its bytes.
+MAX_CHUNK_OF_THREAD = 4 * BLOCK_BYTES
+
 NEWLINE = ord("\n")
+TAB = ord("\t")
 SPACE = ord(" ")
+HASH = ord("#")
 PLUS = ord("+")
 COMMA = ord(",")
 MINUS = ord("-")
@@ -210,6 +222,30 @@ def whole_numbers(data, spans, highest, numbers):  # type: ignore[no-untyped-def
     return len(spans)
 
 
+@kernel
+def is_blank(byte):  # type: ignore[no-untyped-def]
+    return (byte == SPACE) | (byte == TAB)
+
+
+@kernel
+def count_marks(data):  # type: ignore[no-untyped-def]
+    """How many lines, colons, commas, and comments or blanks beside commas the data have."""
+    n_lines = int64(0)
+    n_colons = int64(0)
+    n_commas = int64(0)
+    n_not_plain = int64(0)
+    before = np.uint8(0)
+    for byte in data:
+        n_lines += byte == NEWLINE
+        n_colons += byte == COLON
+        n_commas += byte == COMMA
+        n_not_plain += byte == HASH
+        n_not_plain += (byte == COMMA) & is_blank(before)
+        n_not_plain += is_blank(byte) & (before == COMMA)
+        before = byte
+    return n_lines, n_colons, n_commas, n_not_plain
+
+
 class Ranges(NamedTuple):
     """The smallest and largest feature id, and the largest label id, that may occur."""
 
@@ -226,11 +262,27 @@ class Ranges(NamedTuple):
         return "; renumber them"
 
 
+class ChunkRows(NamedTuple):
+    """The rows of a chunk of lines; labels are ids, or words that have no ids yet."""
+
+    columns: np.ndarray
+    values: np.ndarray
+    n_features: np.ndarray
+    n_labels: np.ndarray
+    labels: np.ndarray | list[bytes]
+
+
 def read_sparse_rows(lines: Lines, ranges: Ranges, by_name: bool) -> FileRows:
-    """The rows of the lines."""
+    """The rows of the lines, parsed by all cores while further ones are read."""
     names = Numbering(lines.budget) if by_name else None
-    chunks = [_parsed(lines, chunk, ranges, names) for chunk in lines]
-    columns, values, n_features, labels, n_labels = (
+    chunks = []
+    for rows in _parsed_chunks(lines, ranges, by_name):
+        if names is not None:
+            ids = np.array([names[word] for word in rows.labels], int32)
+            rows = rows._replace(labels=ids)
+        chunks.append(rows)
+
+    columns, values, n_features, n_labels, labels = (
         np.concatenate(arrays) for arrays in zip(*chunks, strict=True)
     )
     shape = (len(n_features), int(columns.max(initial=-1)) + 1)
@@ -243,48 +295,83 @@ def read_sparse_rows(lines: Lines, ranges: Ranges, by_name: bool) -> FileRows:
     )
 
 
+def _parsed_chunks(lines: Lines, ranges: Ranges, by_name: bool) -> Iterator[ChunkRows]:
+    """The rows of each chunk in order, parsed by all cores while further chunks are read."""
+    parse = partial(_parsed, lines.name, lines.budget, ranges, by_name)
+    numbered = ((chunk, lines.line) for chunk in lines)
+    # Most requests have no other chunk, and counting cores takes longer than parsing them.
+    yield parse(*next(numbered))
+    second = next(numbered, None)
+    if second is None:
+        return
+
+    threads = usable_cores()
+    pool = ThreadPoolExecutor(threads, "embedx-parser")
+    submitted = (_submitted(pool, parse, *chunk) for chunk in chain([second], numbered))
+    try:
+        yield from in_order(submitted, 2 * threads)
+    finally:
+        # Without waiting, for the reason that `text.decompression` gives.
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _submitted(
+    pool: ThreadPoolExecutor, parse: Callable[[bytes, int], ChunkRows], chunk: bytes, line: int
+) -> Future[ChunkRows]:
+    """The rows of the chunk, parsed by the pool, or here if they take much memory."""
+    if len(chunk) <= MAX_CHUNK_OF_THREAD:
+        return pool.submit(parse, chunk, line)
+    parsed: Future[ChunkRows] = Future()
+    parsed.set_result(parse(chunk, line))
+    return parsed
+
+
 def _parsed(
-    lines: Lines, chunk: bytes, ranges: Ranges, names: Numbering | None
-) -> tuple[np.ndarray, ...]:
-    """Columns, values, features of each row, labels, and labels of each row, of the chunk."""
-    chunk, line_of_row = plain_rows(chunk, lines.line)
+    file: str, budget: MemoryBudget, ranges: Ranges, by_name: bool, chunk: bytes, first_line: int
+) -> ChunkRows:
+    """The rows of the chunk, whose first line has that number in the file."""
     data = np.frombuffer(chunk, np.uint8)
-    n_rows = chunk.count(b"\n")
-    max_features = chunk.count(b":")
+    n_rows, n_colons, n_commas, n_not_plain = count_marks(data)
+    line_of_row: Sequence[int] = range(first_line, first_line + n_rows)
+    if n_not_plain:
+        chunk, line_of_row = plain_rows(chunk, first_line)
+        data = np.frombuffer(chunk, np.uint8)
+        n_rows, n_colons, n_commas, _ = count_marks(data)
     feature_ends = np.empty(n_rows, int64)
     label_ends = np.empty(n_rows, int64)
-    columns = np.empty(max_features, int32)
-    values = np.empty(max_features, np.float32)
-    spans = np.empty((n_rows + chunk.count(b","), 2), int64)
-    lines.budget.take(16 * n_rows + 8 * max_features + 4 * len(spans))
+    columns = np.empty(n_colons, int32)
+    values = np.empty(n_colons, np.float32)
+    spans = np.empty((n_rows + n_commas, 2), int64)
+    budget.take(16 * n_rows + 8 * n_colons + 4 * len(spans))
 
     stop, row, n_features, n_labels = parse(
         data, ranges, columns, values, feature_ends, spans, label_ends
     )
-    if stop < len(data):
-        word = chunk[stop : stop + 200].split(None, 1)[0]
-        raise _feature_error(lines.name, line_of_row[row], word, ranges)
-
     spans = spans[:n_labels]
-    if names is not None:
-        ids = np.array([names[chunk[start:end]] for start, end in spans.tolist()], int32)
+    labels: np.ndarray | list[bytes]
+    if by_name:
+        labels = [chunk[start:end] for start, end in spans.tolist()]
     else:
-        ids = np.empty(len(spans), int32)
-        bad = whole_numbers(data, spans, ranges.highest_label, ids)
-        if bad < len(spans):
+        labels = np.empty(n_labels, int32)
+        bad = whole_numbers(data, spans, ranges.highest_label, labels)
+        if bad < n_labels:
+            row_of_bad = np.searchsorted(label_ends[:row], bad, side="right")
             label = chunk[slice(*spans[bad])].decode("utf-8", "replace")
             raise DataError(
-                lines.name,
-                line_of_row[int(np.searchsorted(label_ends, bad, side="right"))],
+                file,
+                line_of_row[int(row_of_bad)],
                 f'label "{label}" is not a whole number from 0 to'
                 f" {ranges.highest_label}{ranges.where('labels')}",
             )
-    return (
+    if stop < len(data):
+        word = chunk[stop : stop + 200].split(None, 1)[0]
+        raise _feature_error(file, line_of_row[row], word, ranges)
+    return ChunkRows(
         columns[:n_features],
         values[:n_features],
         np.diff(feature_ends, prepend=0),
-        ids,
         np.diff(label_ends, prepend=0),
+        labels,
     )
 
 
