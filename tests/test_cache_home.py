@@ -307,7 +307,9 @@ def test_encoded_text_is_read_from_it_and_new_text_written_elsewhere(
 
     progress = Notes()
     assert cache.clear_caches(progress=progress) > 0
-    assert progress.notes == [f"{read_only / 'tokens'}: read-only, so its corpora are kept: 1"]
+    (note,) = progress.notes
+    assert note.startswith(f"{read_only / 'tokens'}: ")
+    assert note.endswith(": 1")
     assert len(cache.list_caches()) == 1
 
 

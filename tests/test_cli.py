@@ -81,7 +81,9 @@ def test_a_model_is_described_and_asked_by_standard_input(trained):
 
     model, lines = embedx.load(folder), "cat\n\ncat dog xyzzy\n"
     done = run_command(home, "vectors", folder, input=lines)
-    assert done.stderr == "warning: lines without a known word: 1\n"
+    (warning,) = done.stderr.splitlines()
+    assert warning.startswith("warning: ")
+    assert warning.endswith(": 1")
     names, rows = zip(
         *((row[0], np.array(row[1:], float)) for row in map(str.split, done.stdout.splitlines())),
         strict=True,
@@ -155,10 +157,7 @@ def test_training_on_nothing_is_a_mistake_that_changes_nothing(home, corpus):
     )
     assert done.returncode == 2
     assert not done.stdout
-    assert re.match(
-        f"embedx: {corpus}: no sentence has two words of the vocabulary",
-        done.stderr.splitlines()[-1],
-    )
+    assert done.stderr.splitlines()[-1].startswith(f"embedx: {corpus}: ")
     assert {path.name: path.read_bytes() for path in kept.iterdir()} == before
     assert not list(home.glob("kept.embedx.*"))
 
@@ -177,71 +176,41 @@ def test_export_goes_from_format_to_format(trained):
     assert exported.words == whole.words[:15]
     np.testing.assert_array_equal(exported.vectors, (whole.vectors + whole.output_vectors)[:15])
     done = run_command(home, "export", folder, "a.npz", check=False)
-    assert (
-        done.stderr.splitlines()[-1]
-        == "embedx: a.npz: exists already; add --overwrite, or choose another name"
-    )
+    refusal = done.stderr.splitlines()[-1]
+    assert refusal.startswith("embedx: a.npz: ")
+    assert "--overwrite" in refusal
     printed = " ".join(run_command(home, "export", "--help").stdout.split())
     assert all(f"`{name}`" in printed for name in formats.FORMATS)
 
 
-FILE_NAME = (
-    "the name of a file, but a model is a folder; train with --output mistake.embedx, then write"
-    " the file with: embedx "
-)
-
-
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "place", "named"),
     [
-        ("train", "CORPORA"),
-        ("nn x word --top-k 0", "Invalid value for '--top-k' / '-k': "),
-        ("train nowhere.txt", "nowhere.txt: no such file or directory"),
-        ("train TEXT --dim abc", "--dim abc: must be a whole number"),
-        ("train s3://bucket/x", "s3://bucket/x: reading s3:// needs more packages; pip install"),
-        ("train TEXT --min-count 1000000", "--min-count 1000000: no word occurs so often"),
-        (
-            "train TEXT --time-budget soon",
-            "--time-budget soon: not a time; write 90s, 10m, 2h or 1h30m",
-        ),
-        (
-            "train TEXT --time-budget 5m --epochs 3",
-            "--epochs and --time-budget both say when to stop",
-        ),
-        ("train TEXT --log-json no/such/folder/log", "--log-json no/such/folder/log: "),
-        ("train TEXT --dim 2000000000", "numbers need"),
-        (
-            "train TEXT --json-field text",
-            "--json-field text: no corpus has the suffix of JSON Lines; rename it, or give it on",
-        ),
+        ("train", "Missing argument ", "CORPORA"),
+        ("nn x word --top-k 0", "Invalid value for '--top-k' / '-k': ", " 1;"),
+        ("train nowhere.txt", "nowhere.txt: ", "no such file"),
+        ("train TEXT --dim abc", "--dim abc: ", "whole number"),
+        ("train s3://bucket/x", "s3://bucket/x: ", "pip install"),
+        ("train TEXT --min-count 1000000", "--min-count 1000000: ", ""),
+        ("train TEXT --time-budget soon", "--time-budget soon: ", "1h30m"),
+        ("train TEXT --time-budget 5m --epochs 3", "--epochs and --time-budget ", ""),
+        ("train TEXT --log-json no/such/folder/log", "--log-json no/such/folder/log: ", ""),
+        ("train TEXT --dim 2000000000", "", "numbers need"),
+        ("train TEXT --json-field text", "--json-field text: ", "JSON Lines"),
         (
             "train TEXT --output mistake.bin",
-            f"--output mistake.bin: {FILE_NAME}export mistake.embedx mistake.bin",
+            "--output mistake.bin: ",
+            "embedx export mistake.embedx mistake.bin",
         ),
-        (
-            "train mnist",
-            "mnist: labelled data, not text; train a classifier on it with `embedx classify mnist`",
-        ),
-        (
-            "classify digits --validation 1.5",
-            "--validation 1.5: a fraction of the rows must be between 0 and 1",
-        ),
-        (
-            "classify bibtexx",
-            "bibtexx: no such file, and no recipe of that name; did you mean bibtex?",
-        ),
-        (
-            "classify text8",
-            "text8: text without labels; train word vectors on it with `embedx train text8`",
-        ),
-        (
-            "classify FEW --label-names two",
-            'two:3: the name "zero" is also in line 1; use different names',
-        ),
+        ("train mnist", "mnist: ", "`embedx classify mnist`"),
+        ("classify digits --validation 1.5", "--validation 1.5: ", "between 0 and 1"),
+        ("classify bibtexx", "bibtexx: ", "did you mean bibtex?"),
+        ("classify text8", "text8: ", "`embedx train text8`"),
+        ("classify FEW --label-names two", "two:3: ", '"zero"'),
     ],
 )
 def test_a_mistake_gets_one_line_exit_code_2_and_leaves_nothing_behind(
-    home, two_topics, arguments, message
+    home, two_topics, arguments, place, named
 ):
     (home / "few.txt").write_text("2 1:1\n0 2:1\n")
     (home / "two").write_text("zero\none\nzero\n")
@@ -254,8 +223,8 @@ def test_a_mistake_gets_one_line_exit_code_2_and_leaves_nothing_behind(
     done = run_command(home, *words, *output, check=False)
     assert done.returncode == 2, done.stderr
     *notes, line = done.stderr.splitlines()
-    assert line.startswith("embedx: ")
-    assert message in line
+    assert line.startswith(f"embedx: {place}")
+    assert named in line
     assert not any("Traceback" in note or " examples, " in note for note in notes)
     assert done.stdout == ""
     assert not list(home.glob("mistake*"))
@@ -370,7 +339,7 @@ def test_divergence_ends_with_code_3_and_advice(home, two_topics):
         home, "train", two_topics, "--learning-rate", 1e30, "--output", "diverged", check=False
     )
     assert done.returncode == 3
-    assert "leave --learning-rate out, or try a smaller one" in done.stderr.splitlines()[-1]
+    assert "leave --learning-rate out" in done.stderr.splitlines()[-1]
     assert not (home / "diverged").exists()
 
 

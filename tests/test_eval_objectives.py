@@ -55,7 +55,7 @@ def run(
     length = {"time_budget": "60s"} if part == "time" else {"epochs": 5}
     options = options or {**length, "threads": 2, "heldout": "0.5%"}
     options = options if seed is None else {**options, "seed": seed}
-    result = {"diverged": "the loss is not finite after 12 words"}
+    result = {"diverged": "not finite after 12 words"}
     if not diverged:
         likelihood_of_run = likelihood(len(name) if draw is None else draw, level)
         likelihood_of_run.values[likelihood_of_run.groups % 2 == 0] += even

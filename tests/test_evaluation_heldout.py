@@ -27,6 +27,7 @@ from embedx.text.vocabulary import kept_counts
 from embedx.vectors import model
 from embedx.vectors.model import WordVectors
 from tests.support.commands import run_command
+from tests.support.notes import lines_with
 from tests.support.refusals import refused_data
 
 MANY = 10**9
@@ -397,24 +398,19 @@ def test_eval_of_two_models_reports_the_difference(home):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "place", "quoted"),
     [
-        (
-            ["vectors.txt"],
-            "vectors.txt: not a folder written by `embedx train`, which --text needs",
-        ),
-        (["classifier"], "classifier: not a folder written by `embedx train`, which --text needs"),
-        (["nowhere"], "nowhere: not a folder written by `embedx train`"),
-        (["a", "c"], "the two models: different words, 30 and 31 of them"),
-        (
-            ["a", "--test", "text.txt"],
-            "--text is for word vectors, --test for classifiers; give one of them",
-        ),
+        (["vectors.txt"], "vectors.txt: ", ["`embedx train`", "--text"]),
+        (["classifier"], "classifier: ", ["`embedx train`", "--text"]),
+        (["nowhere"], "nowhere: ", ["`embedx train`"]),
+        (["a", "c"], "", ["different words", "30", "31"]),
+        (["a", "--test", "text.txt"], "--text ", ["--test"]),
     ],
 )
-def test_a_mistake_gets_one_line_and_exit_code_2(home, arguments, message):
+def test_a_mistake_gets_one_line_and_exit_code_2(home, arguments, place, quoted):
     done = embedx_eval(home, *arguments, "--text", "text.txt")
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
-    assert message in line
+    assert line.startswith(f"embedx: {place}")
+    assert lines_with(line, *quoted)
     assert done.stdout == ""

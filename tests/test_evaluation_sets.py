@@ -217,17 +217,13 @@ def test_the_command_line_takes_them_all(two_sides):
     )
     assert (printed["protocol"]["name"], len(printed["scores"])) == ("gensim", 1)
     done = run_command(two_sides, "nn", "good.0", "w1", "--vectors", "sum", check=False)
-    assert (done.returncode, done.stderr.splitlines()) == (
-        2,
-        [
-            "embedx: --vectors sum: this model has no output vectors, which only a model folder"
-            " keeps"
-        ],
-    )
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("embedx: --vectors sum: ")
     done = run_command(
         two_sides, "eval", "good.0", "--against", "bad.*", "--text", "pairs.tsv", check=False
     )
-    assert (done.returncode, done.stderr.splitlines()) == (
-        2,
-        ["embedx: --text does not apply with --against; give all models as arguments"],
-    )
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("embedx: --text ")
+    assert "--against" in line

@@ -123,7 +123,7 @@ def test_the_command_prints_none_of_these_and_how_many_rows_it_knows_nothing_of(
     lines = printed.stdout.splitlines()
     assert lines[0].startswith("none of these\t")
     assert lines[1].startswith("billing\t")
-    assert "1 of 2 rows have no feature that the model knows" in printed.stderr
+    assert "1 of 2 rows" in printed.stderr
     as_json = run_command(tmp_path, *command, "--json").stdout.splitlines()
     assert json.loads(as_json[0])[0]["label"] is None
 
@@ -198,7 +198,7 @@ def test_an_estimator_abstains_as_the_classifier_that_it_holds():
 def test_rows_of_standard_input_without_a_known_word_are_counted(model, tmp_path):
     model.save(tmp_path / "m")
     done = run_command(tmp_path, "predict", "m", "-", input="zzzz\nrefund\nqqqq\n")
-    assert "2 of 3 rows have no feature that the model knows" in done.stderr
+    assert "2 of 3 rows" in done.stderr
 
 
 def test_topics_that_training_lacks_are_seldom_accepted(tmp_path, monkeypatch):

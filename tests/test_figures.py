@@ -136,7 +136,7 @@ def test_kinds_that_there_are_not_are_refused(report, tmp_path):
     several = tmp_path / "several.txt"
     several.write_text("__label__a __label__b one\n__label__b two\n" * 20)
     of_several = embedx.evaluate(embedx.classify(several, threads=1), test=several)
-    with refused("kind", kind=InapplicableError, quoting="one for each row"):
+    with refused("kind", value="confusion", kind=InapplicableError):
         of_several.plot("confusion")
 
 

@@ -30,7 +30,7 @@ from embedx.vectors import next_item
 from embedx.vectors.model import WordVectors
 from embedx.vectors.names import names_of
 from tests.support.commands import run_command
-from tests.support.notes import Notes
+from tests.support.notes import Notes, lines_with
 from tests.support.refusals import refused, refused_data
 
 EDGES = [(0, 1), (0, 2), (1, 2), (2, 3), (3, 4), (1, 4), (0, 4)]
@@ -134,21 +134,21 @@ def test_edge_lists_are_read_and_what_is_left_out_is_counted(tmp_path, text):
     assert graph.offsets.tolist() == [0, 2, 4, 6]
     assert graph.left_out == {"self-loops": 1, "repeated edges": 1}
     assert progress.notes[-2:] == ["1 self-loops left out", "1 repeated edges left out"]
-    assert ("1 lines that begin with #, % or // left out" in progress.notes) == ("#" in text)
+    assert bool(lines_with(progress.notes, "1 lines", "#, % or //")) == ("#" in text)
 
 
 @pytest.mark.parametrize(
     ("text", "weighted", "line", "problem"),
     [
-        ("a b\nb c d e\n", False, 2, "4 columns where an edge has 2"),
-        ("a b\n\nb\n", False, 3, "1 columns where an edge has 2"),
+        ("a b\nb c d e\n", False, 2, "4 columns"),
+        ("a b\n\nb\n", False, 3, "1 columns"),
         ("a b 1\nb c -2\n", True, 2, "weight -2"),
         ("a b 1\nb c nan\n", True, 2, "weight nan"),
-        ("a b 1\nb c\n", True, 2, "2 columns where an edge has 3"),
+        ("a b 1\nb c\n", True, 2, "2 columns"),
         ("a,b,1\nb,c,x\n", True, 2, "weight x"),
         ("a,b\nb,,3\n", False, 2, "cell 2 is empty"),
-        ("a,b\nb c\n", False, 2, "1 columns where an edge has 2"),
-        ('a,b\nb,"c\nd",e\n', False, 2, "a quote is not closed where its cell ends"),
+        ("a,b\nb c\n", False, 2, "1 columns"),
+        ('a,b\nb,"c\nd",e\n', False, 2, "a quote"),
         ("# nothing\n", False, None, "no edges"),
     ],
 )
@@ -159,7 +159,8 @@ def test_lines_that_are_no_edge_are_reported_by_file_and_line(
     file.write_text(text)
     with pytest.raises(DataError) as error:
         read_graph([str(file)], GraphSettings(walks=1, weighted=weighted), Silent(), tmp_path, 1)
-    assert (error.value.file, error.value.line, error.value.problem) == (str(file), line, problem)
+    assert (error.value.file, error.value.line) == (str(file), line)
+    assert error.value.problem.startswith(problem)
 
 
 def test_a_graph_needs_an_edge(tmp_path):
@@ -289,7 +290,7 @@ def test_a_heading_is_recognised_and_weights_are_read(tmp_path):
     file.write_text("from,to,weight\n1,2,3\n2,3,1\n2,3,1\n")
     graph = read_graph([str(file)], GraphSettings(walks=1, weighted=True), progress, tmp_path, 1)
     np.testing.assert_allclose(graph.cumulative[graph.offsets[1] : graph.offsets[2]], [3 / 5, 1])
-    assert "its first line is taken as a heading" in progress.notes[1]
+    assert lines_with(progress.notes, "edges.csv", "first line", "a heading")
 
 
 def test_matrices_and_networkx_are_graphs(tmp_path):
@@ -431,7 +432,8 @@ def test_links_labels_and_sessions_are_scored(tmp_path):
     assert rows[1]["AUC"] > 0.9
     assert rows[1]["links"] == 16
     assert rows[1]["others"] == 10
-    assert progress.notes == [f"{others}: 1 lines have a node without a vector, and are left out"]
+    (note,) = progress.notes
+    assert note.startswith(f"{others}: 1 lines ")
     labels = tmp_path / "labels.txt"
     labels.write_text("".join(f"{word} {word[0]}\n" for word in model.words))
     rows = evaluate.node_labels(model, str(labels), 0, progress)
@@ -539,7 +541,9 @@ def test_histories_are_answered_on_the_command_line(tmp_path):
     done = run_command(tmp_path, "recommend", "items", "jam", "rye", "--top-k", 1, "--json")
     expected = [{"item": "tea", "score": 1.0}]
     assert json.loads(done.stdout) == {"history": ["jam", "rye"], "recommended": expected}
-    assert done.stderr == "warning: unknown items are ignored: rye\n"
+    (warning,) = done.stderr.splitlines()
+    assert warning.startswith("warning: ")
+    assert warning.endswith(": rye")
 
     (tmp_path / "names.tsv").write_text("butter\tSalted Butter 250 g\n")
     done = run_command(
@@ -558,10 +562,11 @@ def test_histories_are_answered_on_the_command_line(tmp_path):
     )
     from_input = run_command(tmp_path, "recommend", "items", "-", "--top-k", 1, input=lines)
     assert from_file.stdout == from_input.stdout == answers
-    assert from_file.stderr == (
-        "warning: line 3: none of the items is known: rye\n"
-        "warning: unknown items in the other histories, which are ignored: 1\n"
-    )
+    of_line, of_others = from_file.stderr.splitlines()
+    assert of_line.startswith("warning: line 3: ")
+    assert of_line.endswith(": rye")
+    assert of_others.startswith("warning: ")
+    assert of_others.endswith(": 1")
 
     # A program that waits for an answer to each line gets one.
     done = run_command(
@@ -576,7 +581,8 @@ def test_histories_are_answered_on_the_command_line(tmp_path):
     done = run_command(tmp_path, "recommend", "items", "-", input="rye\n" * 1200)
     *warnings, total = done.stderr.splitlines()
     assert len(warnings) == 5
-    assert total == "warning: histories without a known item: 1,200"
+    assert total.startswith("warning: ")
+    assert total.endswith(": 1,200")
 
     words = ["recommend", "items", "tea", "--histories", "histories.txt"]
     done = run_command(tmp_path, *words, check=False)
@@ -608,11 +614,10 @@ def test_a_table_of_events_becomes_sessions(tmp_path):
         "milk eggs",
         "bread butter jam tea",
     ]
-    assert progress.notes == [
-        f"{table}: time is read as dates (ISO 8601),"
-        " from 2026-01-01 00:00 to 2026-02-01 10:06 (UTC)",
-        f"{table}: 1 of 3 sessions have a single item, and are left out",
-    ]
+    of_times, of_sessions = progress.notes
+    assert of_times.startswith(f"{table}: time ")
+    assert "from 2026-01-01 00:00 to 2026-02-01 10:06 (UTC)" in of_times
+    assert of_sessions.startswith(f"{table}: 1 of 3 sessions ")
     assert list(sessions(str(table), "user,item,time", 86_400, Silent())) == [
         "bread butter",
         "jam tea",
@@ -710,7 +715,7 @@ def test_columns_have_numbers_where_there_is_no_heading(tmp_path, heading):
         (EVENTS.replace("2026-01-03", "soon"), "user,item,time", 5, "time is 'soon'"),
         (EVENTS.replace("eggs", " "), "user,item,time", 5, "item is empty"),
         (EVENTS.replace("2,eggs", ",eggs"), "user,item,time", 5, "user is empty"),
-        (EVENTS.replace(",eggs", ""), "user,item,time", 5, "2 columns, but 3 in the first row"),
+        (EVENTS.replace(",eggs", ""), "user,item,time", 5, "2 columns, but 3"),
         ('{"user": 1}\n', "user,item,time", 1, 'no column "item"'),
         ('{"user": 1, "item": ["a", "b"]}\n', "user,item", 1, "item is ["),
         ('{"user": NaN, "item": "a"}\n', "user,item", 1, "user is NaN"),
@@ -756,9 +761,8 @@ def test_orders_without_times_are_in_the_order_of_the_file(tmp_path, heading, co
         "Desk_Lamp_Basic Chair Paper_A4",
         "Chair Paper_A4",
     ]
-    assert progress.notes[0] == (
-        f"{table}: the words of an item are joined by _, as Desk_Lamp_Basic"
-    )
+    assert progress.notes[0].startswith(f"{table}: ")
+    assert "Desk_Lamp_Basic" in progress.notes[0]
     with refused("gap", "columns", kind=InapplicableError):
         list(sessions(str(table), columns, 1800, Silent()))
     with refused("time_unit", "columns", kind=InapplicableError):

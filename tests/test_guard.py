@@ -34,8 +34,8 @@ from embedx.training.strategy import Strategy, Tally
 from tests.support.checkpoints import checkpoints_of, state_of
 from tests.support.contract_classes import REPRESENTATIVES
 from tests.support.label_training import train
-from tests.support.notes import Notes
-from tests.support.refusals import refused
+from tests.support.notes import Notes, lines_with
+from tests.support.refusals import check_fields, refused
 from tests.support.resolving import resolved
 from tests.support.resumed_runs import label_run, own, same, word_run
 
@@ -188,10 +188,8 @@ def test_a_diverged_run_is_rolled_back_to_its_last_good_state():
     assert strategy.w == pytest.approx(8 * 0.9**8 * 0.99**32)
     assert (strategy.done[:40] == 1).all()
     assert outcome.tally == Tally(pytest.approx(outcome.tally.loss), 400, 4000)
-    assert printed.warnings == [
-        "warning: the loss is not finite after 1,000 words at learning rate 0.1: rolled back to 800"
-        " words, learning rate 0.01"
-    ]
+    (warning,) = printed.warnings
+    assert lines_with(warning, "1,000 words", "rate 0.1: ", "back to 800", "rate 0.01")
 
 
 @pytest.mark.parametrize(
@@ -233,14 +231,9 @@ def test_a_rolled_back_run_has_to_beat_the_baseline():
     )
     outcome = walk(strategy, 0.1)
     assert len(outcome.lowered_rates) == 3
-    assert f"while that of a model that ignores its inputs is {BASELINE_LOSS:g}" in str(
-        outcome.diverged
-    )
-    advice = (
-        "none of the learning rates 0.1, 0.01, 0.0001, 1e-06 works: leave learning_rate out, or"
-        " try a smaller one"
-    )
-    assert str(outcome.diverged).endswith(advice)
+    assert f" {BASELINE_LOSS:g} after" in str(outcome.diverged)
+    assert "rates 0.1, 0.01, 0.0001, 1e-06" in outcome.diverged.problem
+    check_fields(outcome.diverged, None, "learning_rate")
     assert 0.9 <= outcome.epochs < 1  # where it was good
 
 
@@ -251,11 +244,9 @@ def test_after_three_rollbacks_a_run_ends_with_its_last_good_state():
     assert outcome.tally.words == 800
     assert outcome.epochs == pytest.approx(8 / 40)
     assert outcome.lowered_rates == pytest.approx([1e-2, 1e-4, 1e-6])
-    assert (
-        str(outcome.diverged)
-        == "the loss is not finite after 1,000 words at learning rate 1e-06; none of the learning"
-        " rates 0.1, 0.01, 0.0001, 1e-06 works: leave learning_rate out, or try a smaller one"
-    )
+    reason = str(outcome.diverged)
+    assert lines_with(reason, "1,000 words", "rate 1e-06; ", "rates 0.1, 0.01, 0.0001, 1e-06")
+    check_fields(outcome.diverged, None, "learning_rate")
     with pytest.raises(DivergedError):
         outcome.raise_reason()
 
@@ -518,25 +509,20 @@ def test_a_rolled_back_run_has_to_beat_the_unigram_baseline_on_held_out_text(top
     vectors, outcome, _ = words_at("ove", topics, 1e3)
     assert outcome.lowered_rates
     assert vectors.facts["heldout"] == metrics
-    assert str(outcome.diverged).startswith(
-        f"at the learning rate {outcome.lowered_rates[-1]:.3g}, to which the run was lowered"
-    )
+    assert lines_with(str(outcome.diverged), f"{outcome.lowered_rates[-1]:.3g}", "lowered")
     metrics["calibrated"] = -3.8
     _, outcome, printed = words_at("ove", topics, 1e3)
     assert outcome.diverged is None
-    assert "unless its scores are divided by a temperature (-3.8000)" in printed.warnings[-1]
+    assert "temperature (-3.8000)" in printed.warnings[-1]
     metrics["calibrated"] = -4.0
-    assert "at the learning rate 2, the model does not beat" in str(
-        words_at("ove", topics, 1.0)[1].diverged
-    )
+    _, outcome, _ = words_at("ove", topics, 1.0)
+    assert "learning rate 2, " in str(outcome.diverged)
     # hardly worse than word frequencies: the run may have been too short
     metrics["log_likelihood"] = -4.1
     _, outcome, printed = words_at("ove", topics, 1.0)
     assert outcome.diverged is None
-    assert printed.warnings == [
-        "warning: at the learning rate 2, the model does not beat the unigram baseline on held-out"
-        " text (-4.0000 and -3.9000 nats a pair); try another --learning-rate, or more --epochs"
-    ]
+    (warning,) = printed.warnings
+    assert lines_with(warning, "rate 2, ", "-4.0000", "-3.9000", "--learning-rate", "--epochs")
 
 
 def test_a_single_label_is_no_divergence():

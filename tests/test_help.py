@@ -165,74 +165,50 @@ def test_settings_given_by_set_are_those_of_options(asked):
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("words", "place", "remedy"),
     [
-        ("train x --set local-decay=2", "--set local-decay=2: must be at most 1"),
-        ("train x --set tail=perhaps", "--set tail=perhaps: must be yes or no"),
-        (
-            "train x --set augment=nois",
-            "--set augment=nois: did you mean noise? choose one of utility, noise",
-        ),
-        (
-            "train x --set local-dcay=1",
-            "--set local-dcay=1: no such setting of `embedx train`; did you mean local-decay?",
-        ),
-        (
-            "train x --set hierarchy=huffman",
-            (
-                "--set hierarchy=huffman: no such setting of `embedx train`;"
-                " `embedx classify` takes it"
-            ),
-        ),
-        ("train x --hidden 9", "No such option: --hidden; `embedx classify` takes it"),
-        (
-            "train x --set dim=9",
-            "--set dim=9: no such setting of `embedx train`; write --dim VALUE",
-        ),
-        ("train x --set local-decay", "--set local-decay=: must be a number"),
+        ("train x --set local-decay=2", "--set local-decay=2: ", "at most 1"),
+        ("train x --set tail=perhaps", "--set tail=perhaps: ", "yes or no"),
+        ("train x --set augment=nois", "--set augment=nois: ", "did you mean noise?"),
+        ("train x --set local-dcay=1", "--set local-dcay=1: ", "did you mean local-decay?"),
+        ("train x --set hierarchy=huffman", "--set hierarchy=huffman: ", "`embedx classify`"),
+        ("train x --hidden 9", "No such option: --hidden; ", "`embedx classify`"),
+        ("train x --set dim=9", "--set dim=9: ", "write --dim VALUE"),
+        ("train x --set local-decay", "--set local-decay=: ", "a number"),
         (
             "train x --local_decay=0.5",
-            "No such option: --local-decay; did you mean --set local-decay=VALUE? see --help",
+            "No such option: --local-decay; ",
+            "did you mean --set local-decay=VALUE?",
         ),
         (
             "compare x --objectives ns --subwords 3-6",
-            "No such option: --subwords; did you mean --set subwords=VALUE? see --help",
+            "No such option: --subwords; ",
+            "did you mean --set subwords=VALUE?",
         ),
         (
             "train x --objective ns --set local-decay=0.5",
-            "--set local-decay does not apply to --objective ns; taken by ar, ",
+            "--set local-decay does not apply to --objective ns; ",
+            "taken by ar, ",
         ),
-        ("train x --output=", "--output '': an empty value; give one, or leave --output out"),
+        ("train x --output=", "--output '': ", "leave --output out"),
         (
             "train x --block-sise 3",
-            "No such option: --block-sise; did you mean --block-size? see --help",
+            "No such option: --block-sise; ",
+            "did you mean --block-size? see --help",
         ),
-        (
-            "train x --objective implict",
-            (
-                "--objective implict: no such objective; did you mean implicit? choose one of"
-                " softmax, ns"
-            ),
-        ),
-        ("train x --optimizer adagrd", "--optimizer adagrd: did you mean adagrad? choose one of "),
-        ("train x --sampler xyzzy", "--sampler xyzzy: choose one of "),
-        ("train x -p 2", "No such option: -p; did you mean --p?"),
-        (
-            "classify film.csv",
-            (
-                "film.csv: no such file, and no recipe of that name; did you mean films.csv?"
-                " check the name"
-            ),
-        ),
+        ("train x --objective implict", "--objective implict: ", "did you mean implicit?"),
+        ("train x --optimizer adagrd", "--optimizer adagrd: ", "did you mean adagrad?"),
+        ("train x --sampler xyzzy", "--sampler xyzzy: ", "choose one of "),
+        ("train x -p 2", "No such option: -p; ", "did you mean --p?"),
+        ("classify film.csv", "film.csv: ", "did you mean films.csv?"),
     ],
 )
-def test_wrong_and_moved_options_get_one_line(words, message, tmp_path, monkeypatch):
+def test_wrong_and_moved_options_get_one_line(words, place, remedy, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("x", "films.csv"):
         (tmp_path / name).write_text("a b c\n")
-    words = words.split()
-    with refused_on_command_line(f"^{re.escape(message)}"):
-        invoke(*words)
+    with refused_on_command_line(f"^{re.escape(place)}.*{re.escape(remedy)}"):
+        invoke(*words.split())
 
 
 def listed_objective(capsys, name, *options):

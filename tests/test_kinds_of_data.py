@@ -180,5 +180,5 @@ def test_models_of_sessions_are_compared_by_next_items(orders):
 def test_names_of_nodes_with_punctuation_are_no_raw_text(tmp_path):
     (tmp_path / "edges.csv").write_text('"a, b",c\n"a, b",d\nc,d\nd,"a, b"\n')
     done = run_command(tmp_path, "train", "edges.csv", "--walks", "5", "--threads", "1")
-    assert "is above that of node frequencies alone" in done.stderr
+    assert "node frequencies" in done.stderr
     assert "--tokenizer" not in done.stderr

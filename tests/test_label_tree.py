@@ -224,10 +224,7 @@ def test_an_interrupted_run_resumes_to_the_same_model(tmp_path, stop_after, monk
     progress = Notes()
     with contextlib.suppress(KeyboardInterrupt):  # raised where there is no model yet
         train(data, ova(), settings(**options), checkpoints=checkpoints, progress=progress)
-        assert (
-            progress.notes[-1]
-            == "interrupted: the model and its loss are of the labels and trees trained so far"
-        )
+        assert progress.notes[-1].startswith("interrupted: ")
     monkeypatch.undo()
     assert count == stop_after
     locks.unlock(checkpoints.lock)

@@ -287,7 +287,7 @@ def test_labels_that_do_not_fit_the_rows_are_refused(write, name, labels, place,
 
 def test_a_file_with_labels_takes_no_others(write):
     labels = write("1\n", "y.txt")
-    assert_refused("train.txt", ("labels of its own", labels), write("1 3 2\n0 0:1\n"), labels)
+    assert_refused("train.txt", labels, write("1 3 2\n0 0:1\n"), labels)
 
 
 @pytest.mark.parametrize(

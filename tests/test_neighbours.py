@@ -14,7 +14,7 @@ from embedx.labeled.data import Labels
 from embedx.search.nearest_rows import RowLabels, nearest_rows, row_index
 from tests.support.label_data import topics
 from tests.support.noisy_labels import answers, largest_error, noisy, trained
-from tests.support.notes import Notes
+from tests.support.notes import Notes, lines_with
 from tests.support.refusals import refused
 
 
@@ -178,10 +178,7 @@ def test_neighbours_that_do_not_help_are_not_taken_and_a_number_is_what_it_says(
         data.features, data.labels.rows(np.random.default_rng(5).permutation(2000)), data.n_labels
     )
     assert not trained(shuffled, progress=notes).has_neighbours
-    assert any(
-        line.startswith("no neighbours: mean of P@1, P@3 and P@5 of held-out rows")
-        for line in notes.notes
-    )
+    assert lines_with(notes.notes, "no neighbours: ", "P@1, P@3 and P@5")
     assert trained(data, neighbours="7").arrays["neighbour_blend"][0] == 7
     few = topics(60)
     assert not trained(few).has_neighbours

@@ -25,6 +25,7 @@ from embedx.tasks.requests import TrainRequest
 from embedx.training.state import TrainState
 from tests.support import forked
 from tests.support.commands import run_command
+from tests.support.notes import lines_with
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "extending.md").read_text("utf-8")
@@ -121,7 +122,6 @@ def test_a_package_works_in_compare(package, tmp_path):
 
 def test_a_model_whose_package_is_missing_names_it(trained):
     folder, _ = trained
-    missing = "was trained with the objective hinge, of the package embedx-hinge 0.1, which is not"
     for line in (
         "predict labels reviews.txt",
         "eval words --text corpus.txt",
@@ -129,7 +129,7 @@ def test_a_model_whose_package_is_missing_names_it(trained):
     ):
         done = run_command(folder, *line.split(), check=False)
         assert done.returncode == 2
-        assert missing in done.stderr
+        assert lines_with(done.stderr, "objective hinge", "embedx-hinge 0.1")
         assert done.stderr.strip().endswith("pip install embedx-hinge")
         assert "train again" not in done.stderr
     run_command(folder, "nn", "words", "cat")  # which needs no objective

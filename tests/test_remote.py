@@ -198,7 +198,7 @@ def test_storage_that_needs_more_packages_names_the_command(url, module, extra):
     except ImportError:
         with pytest.raises(EmbedxError) as caught:
             read(url)
-        assert str(caught.value).endswith(f'needs more packages; pip install "embedx[{extra}]"')
+        assert str(caught.value).endswith(f'pip install "embedx[{extra}]"')
     else:
         pytest.skip(f"{module} is installed")
 

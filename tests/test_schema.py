@@ -14,12 +14,13 @@ import pytest
 from embedx import objectives
 from embedx.classification import classifier
 from embedx.classification.classifier import Classifier
-from embedx.errors import EmbedxError
+from embedx.errors import DataError, EmbedxError
 from embedx.labeled.data import DataSchema
 from embedx.samplers.adversarial import ARRAYS
 from embedx.storage import folder as on_disk
 from embedx.storage.schema import first_not_finite
 from embedx.vectors import model
+from tests.support.refusals import refused
 from tests.support.report_setup import words_as_they_are
 
 LABELS = 5
@@ -233,12 +234,12 @@ OF_BOTH = [
     ),
 ]
 OF_WORDS = [
-    (lambda m: (m / "model.json").unlink(), "not a model folder (it has no model.json)"),
+    (lambda m: (m / "model.json").unlink(), "no model.json"),
     (
         lambda m: change(m, "format", to=2),
-        "model.json: format 2, while this embedx reads format 1; upgrade embedx",
+        ("model.json: format 2, ", "format 1;"),
     ),
-    (lambda m: (m / "output.npy").unlink(), "output.npy: missing; restore the folder"),
+    (lambda m: (m / "output.npy").unlink(), "output.npy: missing"),
     (lambda m: os.truncate(m / "input.npy", 180), "input.npy: damaged ("),
     (
         lambda m: np.save(m / "input.npy", np.zeros((3, 6), np.float32)),
@@ -277,11 +278,11 @@ OF_WORDS = [
     (lambda m: pipe(m, "vocabulary.tsv"), "vocabulary.tsv: damaged (not a regular file)"),
     (
         lambda m: rename(m, "vocabulary", ["a\t3", "b\t-2", "c\t1", "d\t1", "e\t1"]),
-        "vocabulary.tsv:2: no count after the name",
+        "vocabulary.tsv:2: no count",
     ),
     (
         lambda m: rename(m, "vocabulary", ["a\t1" + "0" * 19, *(f"{w}\t1" for w in "bcde")]),
-        "vocabulary.tsv:1: no count after",
+        "vocabulary.tsv:1: no count",
     ),
     (
         lambda m: replace(m, "input", poisoned((5, 3), 3)),
@@ -307,27 +308,27 @@ OF_CLASSIFIERS = [
         lambda m: rename(m, "labels", [f"{label}\t1" for label in "vwxy"]),
         "output.npy: has 5 rows for 4",
     ),
-    (lambda m: change(m, "names", "labels", to=...), "model.json: names no `labels`"),
-    (lambda m: change(m, "arrays", "output", to=...), "model.json: names no array `output`"),
+    (lambda m: change(m, "names", "labels", to=...), ("model.json: ", "`labels`")),
+    (lambda m: change(m, "arrays", "output", to=...), ("model.json: ", "`output`")),
     (
         lambda m: change(m, "facts", "n_features", to=5),
         "output.npy: has 5 rows for 4 features, where obj",
     ),
     (
         lambda m: change(m, "settings", "scaling", to="column-max"),
-        "model.json: names no array `maxima`, which scaling",
+        ("model.json: ", "`maxima`", "scaling"),
     ),
     (
         lambda m: change(m, "settings", "scaling", to="tf-idf"),
-        "model.json: names no array `idf`, which scaling='tf-idf'",
+        ("model.json: ", "`idf`", "scaling='tf-idf'"),
     ),
     (
         lambda m: change(m, "settings", "negatives", to="5"),
-        "model.json: negatives='5': must be a whole number",
+        "model.json: negatives='5': ",
     ),
     (
         lambda m: change(m, "settings", "sampler", to="adversarial"),
-        "noise_projection.npy: missing, which sampler='adversarial' has",
+        ("noise_projection.npy: missing", "sampler='adversarial'"),
     ),
     (
         lambda m: replace(m, "maxima", poisoned(4, 1)),
@@ -336,29 +337,25 @@ OF_CLASSIFIERS = [
 ]
 
 
-def check_one_line(path, complaint=""):
-    with pytest.raises(EmbedxError) as raised:
+def check_one_line(path, quoted=()):
+    with refused(kind=DataError, quoting=quoted) as raised:
         load(path)
     text = str(raised.value)
     assert text.startswith(str(path)), text
-    assert complaint in text
-    assert (
-        text.endswith(("; restore the folder from a copy, or train again", "; upgrade embedx"))
-        or "; give one that" in text
-    ), text
+    assert raised.value.remedy, text
     assert "\n" not in text
     assert len(text) < 600
 
 
 @pytest.mark.parametrize(
-    ("make", "damage", "complaint"),
+    ("make", "damage", "quoted"),
     [(words_in, *case) for case in OF_BOTH + OF_WORDS]
     + [(classifier_in, *case) for case in OF_BOTH + OF_CLASSIFIERS],
 )
-def test_damage_gets_one_line_with_file_and_remedy(tmp_path, make, damage, complaint):
+def test_damage_gets_one_line_with_file_and_remedy(tmp_path, make, damage, quoted):
     path = make(tmp_path / "m")
     damage(path)
-    check_one_line(path, complaint)
+    check_one_line(path, quoted)
 
 
 LEAVES = [np.array([0, 1, 2, 3, 3]), np.array([0, 1, 2, 3, 8]), np.array([0, 1, 2, 3, -1])]
@@ -368,11 +365,11 @@ LEAVES = [np.array([0, 1, 2, 3, 3]), np.array([0, 1, 2, 3, 8]), np.array([0, 1, 
 def test_a_tree_of_noise_that_does_not_fit_together_is_not_walked(tmp_path, leaves):
     path = classifier_in(tmp_path / "m", "ar", noise=True)
     replace(path, "noise_leaves", leaves.astype(np.int32))
-    check_one_line(path, "noise_leaves.npy: not a leaf of its own, of 8, for each label")
+    check_one_line(path, ("noise_leaves.npy: ", "of 8,"))
     replace(path, "noise_leaves", np.arange(5, dtype=np.int32))
     for name, shape in ("noise_weights", (6, 16)), ("noise_biases", (6,)):
         replace(path, name, np.ones(shape, np.float32))
-    check_one_line(path, "noise_weights.npy: (6, 16) where the tree has (7, 16)")
+    check_one_line(path, ("noise_weights.npy: (6, 16) ", " (7, 16)"))
 
 
 @pytest.mark.parametrize("make", FOLDERS.values(), ids=list(FOLDERS))

@@ -44,9 +44,8 @@ def test_a_newer_numba_is_checked_once_for_each_folder_of_kernels(tmp_path, monk
     loading._check_numba(notes)
     loading._check_numba(notes)
     assert n_checks == 2
-    assert notes.notes == [
-        f"comparing kernels of numba {numba.__version__} with plain Python, once"
-    ]
+    (note,) = notes.notes
+    assert f"numba {numba.__version__} " in note
 
 
 def test_a_numba_with_which_embedx_was_tested_is_not_checked(monkeypatch):

@@ -189,7 +189,7 @@ def test_each_front_end_spells_the_settings_of_a_message():
 
     @parameters.python_names({"threads": "n_jobs"})
     def fit():
-        raise SettingError("threads", -5, "must be at least 1")
+        raise SettingError("threads", -5, "negative")
 
     with refused("threads", value=-5):
         fit()

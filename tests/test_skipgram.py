@@ -15,6 +15,7 @@ from embedx.skipgram import resolve as resolving, run as skipgram
 from embedx.skipgram.configuration import configure
 from embedx.skipgram.resolve import CountedText, resolve, warn_of_rate
 from embedx.text.encode import encode
+from tests.support.notes import lines_with
 from tests.support.refusals import refused_data
 
 
@@ -210,31 +211,25 @@ def test_the_optimizer_of_a_large_text_is_another_unless_one_is_given(
 
 
 @pytest.mark.parametrize(
-    ("options", "warning"),
+    ("options", "quoted"),
     [
         (
             {"learning_rate": 0.025},
-            (
-                "warning: learning_rate=0.025 is far from 2, the default of bounded-adagrad here;"
-                " leave it out, or add optimizer='sgd' to use word2vec's rates"
-            ),
+            ["learning_rate=0.025 ", "from 2,", "bounded-adagrad", "optimizer='sgd'"],
         ),
-        (
-            {"learning_rate": 2.0, "optimizer": "sgd"},
-            "warning: learning_rate=2.0 is far from 0.06, the default of sgd here; leave it out",
-        ),
+        ({"learning_rate": 2.0, "optimizer": "sgd"}, ["learning_rate=2.0 ", "from 0.06,", "sgd"]),
         ({"learning_rate": 0.07}, None),
         ({"learning_rate": 0.025, "optimizer": "sgd"}, None),
         ({}, None),
     ],
 )
-def test_a_rate_far_from_the_default_is_warned_of(options, warning):
+def test_a_rate_far_from_the_default_is_warned_of(options, quoted):
     printed = io.StringIO()
     config = configure("ns", options)
     warn_of_rate(config, Reporter(printed))
-    assert [line for line in printed.getvalue().splitlines() if "far from" in line] == (
-        [warning] if warning else []
-    )
+    warnings = lines_with(printed.getvalue(), "warning: ", "far from")
+    assert len(warnings) == bool(quoted)
+    assert not quoted or lines_with(warnings, *quoted)
 
 
 def test_a_fitted_estimator_can_be_pickled(fitted):

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import reference_text
 
-from embedx.errors import DataError, SettingError, in_python, spelled
+from embedx.errors import DataError, SettingError
 from embedx.runtime.progress import SILENT
 from embedx.text import (
     cache,
@@ -34,7 +34,7 @@ from embedx.text.sentences import encode_sentences
 from embedx.text.settings import TextSettings
 from embedx.text.sources import find_sources
 from tests.support.files import files_below
-from tests.support.notes import Notes
+from tests.support.notes import Notes, lines_with
 from tests.support.refusals import refused_data
 
 TEXT = "The cat sat.\nThe dog\n\n sat on the cat \u2028 mat\n"
@@ -95,9 +95,9 @@ def test_each_source_is_opened_once_and_never_again(corpus, home, monkeypatch):
     again = read(corpus, home, progress)
     assert opened == [str(corpus)]
     assert as_reference(again) == as_reference(first)
-    assert progress.notes == [
-        f"10 tokens of 8 words (0.0 MB) from the token cache {first.folder}; nothing is read"
-    ]
+    (note,) = progress.notes
+    assert note.startswith("10 tokens of 8 words (0.0 MB) ")
+    assert str(first.folder) in note
 
 
 def test_other_settings_or_a_changed_file_are_read_again(corpus, home):
@@ -178,11 +178,8 @@ def test_bad_utf8_is_reported_with_file_and_byte_even_from_the_cache(corpus, hom
         encoded = read(corpus, home, progress)
         assert [*encoded.words] == ["caf\ufffd", "au", "lait\ufffd"]
         assert encoded.report["sources"][0]["bad_utf8"] == 2
-        assert (
-            progress.notes[1]
-            == f"{corpus}: 2 places not UTF-8, replaced by U+FFFD; the first is at byte 3 of the"
-            " (unpacked) text"
-        )
+        assert progress.notes[1].startswith(f"{corpus}: 2 places not UTF-8, ")
+        assert " byte 3 " in progress.notes[1]
     assert [*read(corpus, home, on_bad_utf8="skip").words] == ["caf", "au", "lait"]
 
 
@@ -292,14 +289,11 @@ def test_a_damaged_corpus_is_reported_and_encoded_again(corpus, home, damage, co
     progress = Notes()
     again = read(corpus, home, progress)
     assert as_reference(again) == expected
-    assert re.fullmatch(
-        rf"{first.folder}: damaged \(.*{complaint}.*\), so the corpus is read again",
-        progress.notes[0],
-    )
+    assert re.match(rf"{first.folder}: damaged \(.*{complaint}.*\), ", progress.notes[0])
     assert leftovers(home) == [first.key]
     progress = Notes()
     assert as_reference(read(corpus, home, progress)) == expected
-    assert "from the token cache" in progress.notes[0]
+    assert "token cache" in progress.notes[0]
 
 
 def a_token_that_is_no_word(folder, about):
@@ -396,10 +390,7 @@ def test_a_corpus_whose_place_is_taken_is_kept_for_the_run(corpus, home):
     progress = Notes()
     encoded = read(corpus, home, progress)
     assert (encoded.n_tokens, encoded.key) == (10, "")
-    assert (
-        f"{home / key}: is in the way, and cannot be replaced; delete it, or name another"
-        " --cache-dir" in progress.notes
-    )
+    assert lines_with(progress.notes, f"{home / key}: ", "--cache-dir")
     encoded.close()
     assert files_below(home) == before
 
@@ -491,20 +482,19 @@ def test_half_of_a_surrogate_pair_is_replaced_in_words(home):
     encoded = encode_sentences([["\ud800x", "\ud83d\ude00", "\udfffx"], ["😀"]], progress, home)
     assert [*encoded.words] == ["\ufffdx", "😀"]
     assert encoded.counts.tolist() == [2, 2]
-    assert progress.notes == [
-        "3 words with half of a surrogate pair, which no file can hold, replaced by U+FFFD"
-    ]
+    (note,) = progress.notes
+    assert lines_with(note, "3 words", "U+FFFD")
 
 
 @pytest.mark.parametrize(
     ("sentences", "problem"),
     [
         (["a b"], "number 1 is the string 'a b'"),
-        ([["a", 7]], "7 is a word, but no string"),
-        ([["a"], ["b", float("nan")]], "nan is a word, but no string"),
-        ([["a"], float("nan")], "number 2 is nan, not a list of words"),
-        ([["a"], None], "number 2 is None, not a list of words"),
-        ([["a"], [["b"]]], "number 2 has words that are no strings"),
+        ([["a", 7]], "7 is "),
+        ([["a"], ["b", float("nan")]], "nan is "),
+        ([["a"], float("nan")], "number 2 is nan,"),
+        ([["a"], None], "number 2 is None,"),
+        ([["a"], [["b"]]], "number 2 has "),
     ],
 )
 def test_sentences_that_are_none_are_errors(home, sentences, problem):
@@ -523,25 +513,18 @@ def test_a_folder_that_is_not_there_is_neither_listed_nor_cleared(command, tmp_p
 
 
 @pytest.mark.parametrize(
-    ("content", "tokenizer", "problem", "remedy"),
+    ("content", "tokenizer", "quoted", "settings"),
     [
-        ("", "whitespace", "0 bytes of text", "name a file with text"),
-        (" \n", "whitespace", "no words in it", "name a file with text"),
-        (
-            "?!",
-            "words",
-            "no words in it",
-            "name a file with text, or take tokenizer='whitespace'",
-        ),
+        ("", "whitespace", "0 bytes", []),
+        (" \n", "whitespace", "no words", []),
+        ("?!", "words", "no words", ["tokenizer"]),
     ],
 )
-def test_a_file_without_words_is_an_error(home, tmp_path, content, tokenizer, problem, remedy):
+def test_a_file_without_words_is_an_error(home, tmp_path, content, tokenizer, quoted, settings):
     file = tmp_path / "a.txt"
     file.write_text(content)
-    with pytest.raises(DataError) as error:
+    with refused_data("a.txt", *settings, quoting=quoted):
         encode([file], TextSettings(tokenizer=tokenizer), Notes(), home)
-    assert error.value.problem == problem
-    assert spelled(error.value.remedy, in_python) == remedy
 
 
 def test_no_sentences_are_an_error(home):

@@ -189,6 +189,6 @@ def test_compiling_the_tokenizer_is_said_where_it_is_not_kept(monkeypatch, is_ke
     notes = Notes()
     reading.note_compiling(words, notes)
     assert len(notes.notes) == n_notes
-    assert all(note.startswith("compiling kernels of the tokenizer") for note in notes.notes)
+    assert all(note.startswith("compiling kernels") for note in notes.notes)
     ((function, signature),) = asked
     assert signature in function.overloads

@@ -8,6 +8,7 @@ import pytest
 from embedx import SoftmaxClassifier
 from embedx.classification.classifier import load
 from tests.support.commands import invoke
+from tests.support.notes import lines_with
 
 
 def random_words(n, rng):
@@ -53,7 +54,8 @@ def test_pairs_of_words_are_left_out_where_held_out_rows_are_predicted_better(wr
     assert len(model.known.text.hashes) == 0
     assert model.known.n_features == len(model.known.text.vocabulary)
     assert model.facts["chosen"]["word_ngrams"] == "from 500 held-out rows"
-    assert "word n-grams: 1, chosen from 500 held-out rows: P@1 " in capsys.readouterr().err
+    printed = capsys.readouterr().err
+    assert lines_with(printed, "word n-grams: 1, ", "from 500 held-out rows: P@1 ")
     assert model.predict(["c1 w4 c2 w5"]).tolist() == model.predict(["w5 c2 w4 c1"]).tolist()
 
 

@@ -28,3 +28,12 @@ class Notes(Silent):
     @property
     def warnings(self):
         return [note for note in self.notes if note.startswith("warning: ")]
+
+
+def lines_with(lines, *values):
+    """Those of the lines, a text or a list of notes, that have all these values: settings, files,
+    numbers.
+    """
+    if isinstance(lines, str):
+        lines = lines.splitlines()
+    return [line for line in lines if all(value in line for value in values)]
