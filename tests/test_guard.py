@@ -231,8 +231,8 @@ def test_a_rolled_back_run_has_to_beat_the_baseline():
     )
     outcome = walk(strategy, 0.1)
     assert len(outcome.lowered_rates) == 3
-    assert f" {BASELINE_LOSS:g} after" in str(outcome.diverged)
-    assert "rates 0.1, 0.01, 0.0001, 1e-06" in outcome.diverged.problem
+    assert f" {BASELINE_LOSS:g} after" in outcome.diverged.problem
+    assert "rates 0.1, 0.01, 0.0001, 1e-06" in str(outcome.diverged)
     check_fields(outcome.diverged, None, "learning_rate")
     assert 0.9 <= outcome.epochs < 1  # where it was good
 
