@@ -9,12 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
+from sklearn.datasets import load_digits
 
 from embedx import SoftmaxClassifier, classify
-from embedx.classification import damage, familiarity
+from embedx.classification import damage, familiarity, unknown_labels
 from embedx.classification.classifier import Classifier, load
 from embedx.classification.objective_choice import given_settings
 from embedx.classification.row_blocks import all_rows
+from embedx.classification.run import ClassifierRun
 from embedx.labeled.data import DataSchema, Labeled, Labels
 from embedx.labeled.files import MemoryBudget
 from embedx.labeled.words import TextFeatureSettings, text_features
@@ -224,3 +226,83 @@ def test_topics_that_training_lacks_are_seldom_accepted(tmp_path, monkeypatch):
     is_foreign = np.array([topic in lacking for _, topic in test])
     assert is_accepted[is_foreign].mean() < 0.07
     assert is_accepted[~is_foreign].mean() > 0.5
+
+
+def test_digits_that_training_lacks_are_seldom_accepted():
+    features, digits = load_digits(return_X_y=True)
+    features = (features / 16).astype(np.float32)
+    accepted = []
+    for seed in (1, 2, 3):
+        rng = np.random.default_rng(seed)
+        lacking = rng.choice(10, 3, replace=False)
+        order = rng.permutation(len(features))
+        training, test = order[:1440], order[1440:]
+        training = training[~np.isin(digits[training], lacking)]
+        model = SoftmaxClassifier(optimizer="adagrad", calibration=0.15, random_state=seed)
+        model.fit(features[training], digits[training])
+        ids, p = all_rows(model.classifier_.iter_top_k(features[test], 1, abstain=True))
+        is_accepted = (ids[:, 0] != familiarity.NONE) & (p[:, 0] >= 0.8)
+        is_foreign = np.isin(digits[test], lacking)
+        accepted.append((is_accepted[is_foreign].mean(), is_accepted[~is_foreign].mean()))
+    foreign, known = np.mean(accepted, axis=0)
+    assert foreign <= 0.05
+    assert known > 0.4
+
+
+def test_at_most_a_twentieth_of_unknown_labels_is_accepted():
+    rng = np.random.default_rng(0)
+    terms = rng.random((400, familiarity.N_TERMS))
+    p = rng.uniform(0.5, 1, 400)
+    weights = np.array([3.0, 1.0, 1.0, 0.5, 0.0])
+
+    def is_accepted(weights):
+        return p / (1 + np.exp(-weights[0] - terms @ weights[1:])) >= familiarity.ACCEPTED
+
+    lower = familiarity.limited(weights, terms, p)
+    assert is_accepted(weights).mean() > 0.3
+    assert is_accepted(lower).sum() == 20
+    assert (lower[1:] == weights[1:]).all()
+    assert (familiarity.limited(lower, terms, p) == lower).all()
+    assert (familiarity.limited(weights, terms[:0], p[:0]) == weights).all()
+
+
+def test_each_label_is_unknown_to_one_of_the_classifiers():
+    features = np.eye(40, dtype=np.float32)
+    topics = np.repeat([0, 1, 2, 3, 4, 5, 7], [10, 10, 8, 5, 3, 3, 1])
+    data = Labeled(csr_matrix(features), Labels.single(topics), 8)
+    n_unknown = np.zeros(8, int)
+    for group in unknown_labels.groups(data, data.labels):
+        n_unknown += ~group.is_known
+        is_trained_on = group.is_known[topics]
+        assert (group.is_seen == is_trained_on).all()
+        known = np.flatnonzero(group.is_known)
+        assert (known[group.training.labels.ids] == topics[is_trained_on]).all()
+        assert group.training.n_labels == len(known)
+    # No row has label 6, which none of the classifiers knows.
+    assert n_unknown.tolist() == [1, 1, 1, 1, 1, 1, unknown_labels.N_GROUPS, 1]
+
+
+def test_with_two_labels_none_is_left_out():
+    data = Labeled(np.eye(6, dtype=np.float32), Labels.single(np.repeat([0, 1], 3)), 2)
+    assert not list(unknown_labels.groups(data, data.labels))
+
+
+def test_ctrl_c_while_labels_are_left_out_keeps_the_classifier(monkeypatch):
+    interrupted_runs = []
+    train_run = ClassifierRun.train
+
+    def interrupt_without_held_out(run, plan, checkpoints):
+        if run.division.unseen is None:
+            interrupted_runs.append(run)
+            raise KeyboardInterrupt
+        return train_run(run, plan, checkpoints)
+
+    monkeypatch.setattr(ClassifierRun, "train", interrupt_without_held_out)
+    features = np.random.default_rng(0).random((1200, 8), dtype=np.float32)
+    data = Labeled(features, Labels.single(features[:, :4].argmax(axis=1)), 4)
+    wanted = given_settings(None, {"threads": 1, "epochs": 2}, lambda: data)
+    trained = train(data, wanted.objective, wanted.settings)
+    assert len(interrupted_runs) == 1
+    assert isinstance(trained.outcome.interrupted_by, KeyboardInterrupt)
+    assert trained.classifier.facts["examples"] == 1080
+    assert "familiarity" in trained.classifier.arrays

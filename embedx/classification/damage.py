@@ -17,8 +17,8 @@ MAX_KNOWN_AT_RANDOM = 0.4
 N_MIXED = 3
 WEIGHT_DAMAGED = 0.5
 WEIGHT_MIXED = 0.75
-# Of held-out rows whose own labels are left out of the answers (docs/labels.md).
-WEIGHT_WITHOUT_OWN = 0.75
+# Of held-out rows that a classifier answers without knowing their labels.
+WEIGHT_UNKNOWN = 0.25
 
 
 class Damaged(NamedTuple):

@@ -15,9 +15,10 @@ Two factors are fitted by maximum likelihood, where p f is the probability that 
 right. The first is fitted on rows unchanged, on rows with features removed and, for text, on rows
 with words replaced by unknown ones and on rows of a few random words, for which no label is right:
 it hardly changes the probabilities of rows like those of the training data. The second is fitted on
-mixtures of three rows as well, and on rows without their own labels among the answers, which both
-represent rows of unknown labels. 1 - f is then the probability that no label is right, "none of
-these".
+rows of unknown labels as well: mixtures of three rows, and rows as classifiers answer them that
+were trained without their labels (embedx.classification.unknown_labels). Its w0 is then lowered
+until at most MAX_FALSE of the latter reach the probability ACCEPTED. 1 - f is the probability that
+no label is right, "none of these".
 
 familiarity.npy  float64 (2, 6)  of each factor s_0, w0 and w
 """
@@ -29,7 +30,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy import float32, float64, ndarray
 from scipy.sparse import csr_matrix
-from scipy.special import expit
+from scipy.special import expit, logit
 
 from embedx.errors import DataError
 from embedx.storage.folder import REMEDY
@@ -43,6 +44,9 @@ NONE = -1
 MAX_SCORE = 1e3
 PRIOR = 1.0
 MIN_P = 1e-6
+# Of rows of unknown labels this share at most reaches this probability.
+MAX_FALSE = 0.05
+ACCEPTED = 0.8
 
 
 class Knowledge(NamedTuple):
@@ -115,6 +119,23 @@ def fit(terms: ndarray, p: ndarray, is_right: ndarray, row_weights: ndarray) -> 
     w = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds).x
     slopes = np.where(is_constant, 0, w[1:] / np.where(is_constant, 1, deviations))
     return np.append(w[0] - slopes @ means, slopes)
+
+
+def limited(weights: ndarray, terms: ndarray, p: ndarray) -> ndarray:
+    """The weights of `fit`, w0 lowered until p f is ACCEPTED for no more than MAX_FALSE of rows of
+    unknown labels.
+
+    p  (n,): the probability of each row's best label, without the factor
+    """
+    can_be_accepted = p > ACCEPTED
+    z = weights[0] + terms[can_be_accepted] @ weights[1:]
+    excess = np.sort(z - logit(ACCEPTED / p[can_be_accepted].astype(float64)))[::-1]
+    n_allowed = int(MAX_FALSE * len(p))
+    if len(excess) <= n_allowed or excess[n_allowed] < 0:
+        return weights
+    lower = weights.copy()
+    lower[0] -= excess[n_allowed] + MIN_P
+    return lower
 
 
 def factors(

@@ -3,10 +3,11 @@ thresholds.
 """
 
 import dataclasses
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy import ndarray
 
 from embedx.classification import calibration, damage, decisions, familiarity, neighbours
 from embedx.classification.classifier import Classifier
@@ -16,6 +17,7 @@ from embedx.classification.neighbours import Blend, ChosenBlend
 from embedx.classification.ranking import Answers
 from embedx.classification.row_blocks import all_rows
 from embedx.classification.settings import AUTO, ClassifySettings
+from embedx.classification.unknown_labels import WithoutGroup
 from embedx.evaluation.labels import fit_temperature, hits
 from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.rules import known_labels
@@ -31,12 +33,14 @@ def fit(
     settings: ClassifySettings,
     progress: Progress,
     is_seen: np.ndarray | None = None,
+    without: Sequence[WithoutGroup] = (),
 ) -> None:
     """Fit all of these to held-out rows, if some have labels that were trained on.
 
     index     the rows whose labels are blended (`neighbours.arrays_of`); None for no neighbours
     settings  resolved
     is_seen   bool (n_features,): the features that training rows have; None for dense features
+    without   classifiers that were trained without some labels
     """
     features = None
     labels = Labels.of_rows([])
@@ -55,7 +59,7 @@ def fit(
         later = damage.as_read_later(data.features, is_seen, n_words)
         data = dataclasses.replace(data, features=later)
         rng = np.random.default_rng([settings.seed, DAMAGED_ROWS])
-        _fit_familiarity(classifier, data, is_seen, n_words, rng, settings.threads)
+        _fit_familiarity(classifier, data, is_seen, n_words, rng, settings.threads, without)
         _fit_decisions(classifier, data, settings.threads)
 
 
@@ -98,10 +102,11 @@ def _fit_familiarity(
     n_words: int | None,
     rng: np.random.Generator,
     threads: int | None,
+    without: Sequence[WithoutGroup],
 ) -> None:
     """Fit the factors by which probabilities of unfamiliar rows are lowered.
 
-    They are fitted to held-out rows as they are, and damaged.
+    They are fitted to held-out rows as they are, damaged, and as rows of unknown labels.
 
     data  as `damage.as_read_later` gives it
     """
@@ -126,41 +131,53 @@ def _fit_familiarity(
             np.full(len(n_right), rows.foreign),
         )
         parts.append(part)
-    # Below the own labels there are two more to compare.
-    if int(labels.n_of_row.max(initial=0)) + 2 <= classifier.n_labels:
-        answers, knowledge = _answers_without_own(classifier, features, labels, threads)
-        n = len(labels)
-        foreign_part = (
-            familiarity.terms(knowledge, answers.scores, empty_score),
-            answers.p[:, 0],
+    unknown = _unknown_rows(classifier, features, labels, n_words, empty_score, without)
+    n = len(unknown.p)
+    parts.append(
+        (
+            *unknown,
             np.zeros(n, bool),
-            np.full(n, damage.WEIGHT_WITHOUT_OWN),
+            np.full(n, damage.WEIGHT_UNKNOWN),
             np.ones(n, bool),
         )
-        parts.append(foreign_part)
+    )
     *arrays, is_foreign = (np.concatenate(columns) for columns in zip(*parts, strict=True))
 
-    factors = []
-    for is_used in (~is_foreign, slice(None)):
-        weights = familiarity.fit(*(array[is_used] for array in arrays))
-        factors.append([empty_score, *weights])
+    known_rows = familiarity.fit(*(array[~is_foreign] for array in arrays))
+    known_labels = familiarity.limited(familiarity.fit(*arrays), *unknown)
+    factors = [[empty_score, *weights] for weights in (known_rows, known_labels)]
     classifier.arrays["familiarity"] = np.array(factors)
 
 
-def _answers_without_own(
-    classifier: Classifier, features: Any, labels: Labels, threads: int | None
-) -> tuple[Answers, Knowledge]:
-    """As `_best_answers`, of the labels that the rows do not have: what a row of an unknown label
-    would be answered.
-    """
-    n_best = int(labels.n_of_row.max()) + 2
-    features, n_unknown = familiarity.split(features, classifier.known.n_features)
-    parts = classifier.best(features, n_best, threads=threads)
-    ids, scores = all_rows((ids, scores) for _, ids, scores in parts)
-    best = Answers(ids, scores, classifier.probabilities(scores))
-    others_first = np.argsort(hits(ids, labels), axis=1, kind="stable")[:, :2]
-    others = Answers(*(np.take_along_axis(array, others_first, axis=1) for array in best))
-    return others, classifier.knowledge(features, n_unknown, slice(0, features.shape[0]))
+class _UnknownRows(NamedTuple):
+    """Terms of rows of unknown labels, (n, N_TERMS), and probabilities of their best labels."""
+
+    terms: ndarray
+    p: ndarray
+
+
+def _unknown_rows(
+    classifier: Classifier,
+    features: Any,
+    labels: Labels,
+    n_words: int | None,
+    empty_score: float,
+    without: Sequence[WithoutGroup],
+) -> _UnknownRows:
+    """The rows as classifiers answer them that were trained without their labels."""
+    terms = [np.zeros((0, familiarity.N_TERMS))]
+    p = [np.zeros(0)]
+    for group in without:
+        rows = group.unknown_rows(labels)
+        if not len(rows):
+            continue
+        later = damage.as_read_later(features[rows], group.group.is_seen, n_words)
+        known, n_unknown = familiarity.split(later, classifier.known.n_features)
+        scores, p_best = group.best_two(known, classifier)
+        knowledge = classifier.knowledge(known, n_unknown, slice(0, len(rows)))
+        terms.append(familiarity.terms(knowledge, scores, empty_score))
+        p.append(p_best)
+    return _UnknownRows(np.concatenate(terms), np.concatenate(p))
 
 
 def _best_answers(

@@ -15,7 +15,13 @@ from numpy import ndarray
 from scipy.sparse import csr_matrix
 
 from embedx import samplers
-from embedx.classification import held_out, neighbours, start as start_of, variances
+from embedx.classification import (
+    held_out,
+    neighbours,
+    start as start_of,
+    unknown_labels,
+    variances,
+)
 from embedx.classification.classifier import Classifier
 from embedx.classification.clustering import clustered_order
 from embedx.classification.contract import Trainer, TrainerInputs
@@ -27,9 +33,10 @@ from embedx.classification.problem import Problem
 from embedx.classification.remarks import remark
 from embedx.classification.resolve import resolve
 from embedx.classification.row_weights import counted_rows
-from embedx.classification.settings import DENSE, GAUSSIAN, MAX_REFITTED, NONE
+from embedx.classification.settings import DENSE, GAUSSIAN, MAX_REFITTED, NONE, ClassifySettings
 from embedx.classification.trainers import trainer_for
-from embedx.errors import DataError, DivergedError, Setting, SettingError, Text
+from embedx.classification.unknown_labels import WithoutGroup
+from embedx.errors import DataError, DivergedError, EmbedxError, Setting, SettingError, Text
 from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.rules import chosen_labels, known_labels
 from embedx.optimizers.lbfgs import Lbfgs
@@ -426,13 +433,14 @@ class ClassifierRun:
         began = time.monotonic()
         if self.settings.posterior == GAUSSIAN:
             to_the_end(self._fit_variances)
-        self._learn_from_held_out()
+        without, interrupted_by = self._trained_without_labels(outcome)
+        outcome = dataclasses.replace(outcome, interrupted_by=interrupted_by)
+        self._learn_from_held_out(without)
         held_out_seconds = time.monotonic() - began
         seconds = self.allocation_seconds + outcome.seconds + held_out_seconds
         self.classifier.facts["seconds"] = round(seconds, 3)
         trained = TrainedClassifier(self.classifier, outcome, self.trainer.optimizer_state)
-        is_whole = outcome.interrupted_by is None and outcome.diverged is None
-        if self.division.holds_out_for_calibration and self.is_refitted and is_whole:
+        if self.division.holds_out_for_calibration and self.is_refitted and outcome.is_whole:
             return self._refitted(trained)
         return trained
 
@@ -461,7 +469,51 @@ class ClassifierRun:
             self.progress,
         )
 
-    def _learn_from_held_out(self) -> None:
+    def _trained_without_labels(
+        self, outcome: trainer.Outcome
+    ) -> tuple[list[WithoutGroup], BaseException | None]:
+        """Classifiers that do not know some labels, and the interrupt that ended the run.
+
+        There are none if no rows were held out, the time is limited, or the run has ended early; if
+        one of them cannot be trained, there are none either.
+        """
+        is_free = self.division.unseen is not None and self.given.time_budget is None
+        if not is_free or not outcome.is_whole:
+            return [], outcome.interrupted_by
+        without = []
+        for group in unknown_labels.groups(self.division.training, self.labels):
+            objective = type(self.objective)(self.objective.settings)
+            wanted = dataclasses.replace(
+                self.wanted, objective=objective, settings=self._settings_without_held_out()
+            )
+            try:
+                trained = life.train(ClassifierRun(group.training, wanted))
+            except KeyboardInterrupt as interrupt:
+                return [], interrupt
+            except EmbedxError:
+                return [], None
+            if not trained.outcome.is_whole:
+                return [], trained.outcome.interrupted_by
+            without.append(WithoutGroup(group, trained.classifier))
+        return without, None
+
+    def _settings_without_held_out(self) -> ClassifySettings:
+        """The settings, to train other rows of the same data without any held out."""
+        defaults = ClassifySettings()
+        return dataclasses.replace(
+            self.settings,
+            calibration=0.0,
+            neighbours=NONE,
+            l2=self.given.l2,
+            pretrained=None,
+            validation=None,
+            validation_labels=None,
+            patience=defaults.patience,
+            posterior=defaults.posterior,
+            class_weight=defaults.class_weight,
+        )
+
+    def _learn_from_held_out(self, without: Sequence[WithoutGroup]) -> None:
         """Fit temperature, calibration, neighbours and thresholds.
 
         Without such rows a classifier that continues keeps what the one before has.
@@ -478,7 +530,7 @@ class ClassifierRun:
             is_seen = np.bincount(features.indices, minlength=features.shape[1]) > 0
         to_the_end(
             lambda: held_out.fit(
-                self.classifier, unseen, index, self.settings, self.progress, is_seen
+                self.classifier, unseen, index, self.settings, self.progress, is_seen, without
             )
         )
 

@@ -68,6 +68,11 @@ class Outcome:
     facts_of_strategy: Record = field(default_factory=dict)
     curve: list[dict[str, float]] = field(default_factory=list)
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether the run trained to its end."""
+        return self.interrupted_by is None and self.diverged is None
+
     def facts(self, loss_unit: str = "") -> Record:
         """Facts for the model's record: losses in this unit, epochs and seconds, rates after
         rollbacks, and those of the strategy.
