@@ -219,13 +219,16 @@ def commands() -> str:
 
 
 def labelled_formats() -> str:
-    """The formats of labelled data and what their files hold."""
+    """The formats of labelled data, what their files hold, and the suffixes of tables."""
     from embedx.labeled.formats import FORMATS
+    from embedx.text.sources import FORMATS as READERS
 
-    return markdown(
+    table = markdown(
         ("format", "looks like"),
         [(format.name, format.looks_like) for format in FORMATS.values()],
     )
+    suffixes = [f"`{suffix}`" for suffix, reader in READERS.items() if reader != "text"]
+    return f"{table}\n\nSuffixes of tables: {', '.join(suffixes)}, also before `.gz` and the like."
 
 
 def labels_parts() -> dict[str, str]:

@@ -42,7 +42,7 @@ def test_libsvm_files_are_read_as_by_load_svmlight_file(tmp_path, first_id, zero
     fitted = SoftmaxClassifier(epochs=20).fit(features, labels)
     assert fitted.score(features, labels) == 1
     loaded = classifier.load(fitted.save(tmp_path / "model"))
-    measures = loaded.evaluate(read(str(file), like=loaded.known))
+    measures = loaded.evaluate(read(str(file), trained=loaded.known))
     assert measures["accuracy"] == 1
     assert measures["n_unknown"] == 0
 
@@ -83,7 +83,7 @@ def table(request, tmp_path):
 def test_rows_of_a_table_are_answered_in_python_as_their_file_is(table, tmp_path):
     file, records = table
     made = api.classify(file, label_column="label", output=tmp_path / "model", threads=1)
-    data = read(str(file), like=made.known)
+    data = read(str(file), trained=made.known)
     loaded = SoftmaxClassifier.load(tmp_path / "model")
     ids, p = all_rows(made.iter_top_k(data.features, 3))
     assert made.evaluate(data)["accuracy"] > 0.9

@@ -91,7 +91,7 @@ def test_new_labels_are_learned_and_old_ones_kept(place, options):
     assert after.counts.tolist() == [60, 60, 40]
     assert after.known.vocabulary == before.known.vocabulary  # "strange" and "plot" are not known
     for file in ("train.txt", "more.txt"):
-        data = read(file, like=after.known)
+        data = read(file, trained=after.known)
         assert np.mean(next(after.iter_top_k(data.features, 1))[0][:, 0] == data.labels.ids) > 0.95
 
 
@@ -149,7 +149,7 @@ def test_a_classifier_that_continues_forgets_less_of_its_old_rows(place):
     for anchored in ("yes", "no"):
         again = ["--start", "m", "--set", f"anchored={anchored}", "--threads", "1"]
         run("classify", "new.txt", "--output", anchored, *again)
-        data = read("test.txt", like=load(anchored).known)
+        data = read("test.txt", trained=load(anchored).known)
         accuracy[anchored] = load(anchored).evaluate(data)["accuracy"]
     assert accuracy["yes"] > accuracy["no"] + 0.05
 
@@ -167,7 +167,7 @@ def test_the_default_classifier_gets_no_worse_by_new_rows(place):
     assert after.settings["weights"] == "sparse"
 
     def accuracies(model):
-        tests = [read(f"{name}-test.txt", like=model.known) for name in ("old", "new")]
+        tests = [read(f"{name}-test.txt", trained=model.known) for name in ("old", "new")]
         return [model.evaluate(test)["accuracy"] for test in tests]
 
     of_old, of_new = accuracies(before)
@@ -194,7 +194,7 @@ def test_the_best_epoch_of_a_classifier_that_continues_is_anchored(place):
     run("classify", *again, "--set", "patience=1", "--output", "n")
     model = load("n")
     scores = [epoch["validation"]["log_likelihood"] for epoch in model.facts["history"]]
-    measured = model.evaluate(read("train.txt", like=model.known))["log_likelihood"]
+    measured = model.evaluate(read("train.txt", trained=model.known))["log_likelihood"]
     assert measured == pytest.approx(max(scores), abs=1e-4)
 
 

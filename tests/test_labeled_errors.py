@@ -17,9 +17,9 @@ from tests.support.npy import npy
 from tests.support.refusals import refused_data
 from tests.support.report_setup import words_as_they_are
 
-SPARSE_LIKE = DataSchema(3, 2)
-NAMED_LIKE = DataSchema(3, 2, ["a", "b"], by_name=True, first_feature=1)
-WORDS_LIKE = DataSchema(2, 1, ["a"], words_as_they_are("xy"), by_name=True)
+TRAINED_ON_SPARSE = DataSchema(3, 2)
+TRAINED_ON_NAMES = DataSchema(3, 2, ["a", "b"], by_name=True, first_feature=1)
+TRAINED_ON_WORDS = DataSchema(2, 1, ["a"], words_as_they_are("xy"), by_name=True)
 
 
 def assert_refused(place, quoting, *files, **options):
@@ -308,21 +308,33 @@ def test_splits_that_do_not_fit_the_rows_are_refused(write, split, column, line,
 
 
 @pytest.mark.parametrize(
-    ("like", "text", "place", "quoting"),
+    ("trained", "text", "place", "quoting"),
     [
-        (WORDS_LIKE, "1 3 2\n0 0:1\n", "train.txt", ("are ID:VALUE", "training data are words")),
-        (SPARSE_LIKE, "__label__a x\n", "train.txt", ("are words", "training data are ID:VALUE")),
-        (SPARSE_LIKE, "cat 0:1\n", "train.txt:1", ('label "cat"', "0 to 2147483646")),
-        (NAMED_LIKE, "a 1:1\nb 0:1\n", "train.txt:2", ("feature id 0", "1 to 2147483646")),
+        (
+            TRAINED_ON_WORDS,
+            "1 3 2\n0 0:1\n",
+            "train.txt",
+            ("are ID:VALUE", "training data are words"),
+        ),
+        (
+            TRAINED_ON_SPARSE,
+            "__label__a x\n",
+            "train.txt",
+            ("are words", "training data are ID:VALUE"),
+        ),
+        (TRAINED_ON_SPARSE, "cat 0:1\n", "train.txt:1", ('label "cat"', "0 to 2147483646")),
+        (TRAINED_ON_NAMES, "a 1:1\nb 0:1\n", "train.txt:2", ("feature id 0", "1 to 2147483646")),
     ],
 )
-def test_test_data_of_another_kind_are_refused(write, like, text, place, quoting):
-    assert_refused(place, quoting, write(text), like=like)
+def test_test_data_of_another_kind_are_refused(write, trained, text, place, quoting):
+    assert_refused(place, quoting, write(text), trained=trained)
 
 
 def test_arrays_of_another_width_are_refused(write):
     wide = write(npy(np.eye(4)), "x.npy")
-    assert_refused("x.npy", ("4 features", "training data have 3"), wide, like=SPARSE_LIKE)
+    assert_refused("x.npy", ("4 features", "training data have 3"), wide, trained=TRAINED_ON_SPARSE)
     features = write(npy(np.eye(3)), "x.npy")
     labels = write("0\ncat\n1\n", "y.txt")
-    assert_refused("y.txt", ('label "cat"', "training data"), features, labels, like=SPARSE_LIKE)
+    assert_refused(
+        "y.txt", ('label "cat"', "training data"), features, labels, trained=TRAINED_ON_SPARSE
+    )

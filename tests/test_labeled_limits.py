@@ -30,7 +30,7 @@ def test_the_training_data_determine_the_number_of_features(write):
     data = read_training(x, y)
     known = data.schema
     assert (known.n_features, known.n_labels) == (data.n_features, data.n_labels) == (2, 5)
-    assert len(read(x, y, like=known)) == 3
+    assert len(read(x, y, trained=known)) == 3
 
 
 @pytest.mark.parametrize(

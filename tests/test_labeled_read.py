@@ -24,12 +24,16 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from scipy.sparse import csc_matrix, csr_matrix, save_npz
 from sklearn.datasets import load_svmlight_file
 
-from embedx.errors import DataError, EmbedxError
+from embedx.errors import DataError
 from embedx.labeled.data import DataSchema
+from embedx.labeled.files import LabelledFile, source_of
+from embedx.labeled.formats import format_of
 from embedx.labeled.ids import read_label_names, read_names
 from embedx.labeled.label_files import with_names
-from embedx.labeled.read import read, read_training
+from embedx.labeled.options import ReadOptions
+from embedx.labeled.read import read, read_arriving, read_training
 from embedx.labeled.tables.settings import TableSettings
+from embedx.runtime.progress import SILENT
 from tests.support.needs import needs_data
 from tests.support.notes import Notes, lines_with
 from tests.support.refusals import refused, refused_data
@@ -120,18 +124,20 @@ def test_rows_to_predict_are_as_many_as_the_lines(write, monkeypatch, words, end
     known = read(write("\n".join(words))).schema
     text = f"\n{words[0]}\n\n{words[1]}{end}"
     rows = (
-        read(write(text, "test.txt"), like=known, keeps_empty=True)
+        read(write(text, "test.txt"), trained=known, keeps_empty=True)
         .features.toarray()
         .sum(axis=1)
         .tolist()
     )
     assert rows == [0, 1, 0, 1] + [0] * (len(text.splitlines()) - 4)
-    assert len(read(write(text, "test.txt"), like=known)) == 4
+    assert len(read(write(text, "test.txt"), trained=known)) == 4
 
 
 def test_lines_beyond_the_rows_of_the_header_are_not_predicted(write):
     known = read(write("1 3 2\n1 0:1\n")).schema
-    assert len(read(write("2 3 2\n1 0:1\n\n\n\n", "test.txt"), like=known, keeps_empty=True)) == 2
+    assert (
+        len(read(write("2 3 2\n1 0:1\n\n\n\n", "test.txt"), trained=known, keeps_empty=True)) == 2
+    )
 
 
 @BLOCK_SIZES
@@ -257,13 +263,13 @@ def test_split_files_choose_rows_from_one(write):
 def test_test_data_get_the_features_and_labels_of_the_training_data(write):
     known = read(write("1 3 2\n0 0:1\n")).schema
     notes = Notes()
-    data = read(write("2 9 5\n4,1 2:1 3:1 8:1\n 7:1\n", "test.txt"), like=known, progress=notes)
+    data = read(write("2 9 5\n4,1 2:1 3:1 8:1\n 7:1\n", "test.txt"), trained=known, progress=notes)
     assert data.features.toarray().tolist() == [[0, 0, 1], [0, 0, 0]]
     assert label_rows(data) == [[4, 1], []]
     assert data.n_labels == 2
     (note,) = notes.notes
     assert lines_with(note, "test.txt: 3 values", "below 3 ")
-    assert read(write("1 2 1\n0 1:1\n", "test.txt"), like=known).n_features == 3
+    assert read(write("1 2 1\n0 1:1\n", "test.txt"), trained=known).n_features == 3
 
 
 def test_progress_is_in_stored_bytes(write):
@@ -332,7 +338,7 @@ def test_libsvm_labels_are_names(write, labels, names, ids):
 
 def test_libsvm_test_data_follow_the_training_data(write):
     known = read(write("a 1:1 4:1\nb 2:1\n")).schema
-    data = read(write("b,new,a 2:1 4:3 5:1\n3:1\nnewer 1:1\n", "test.txt"), like=known)
+    data = read(write("b,new,a 2:1 4:3 5:1\n3:1\nnewer 1:1\n", "test.txt"), trained=known)
     assert data.features.toarray().tolist() == [[0, 1, 0, 3], [0, 0, 1, 0], [1, 0, 0, 0]]
     assert label_rows(data) == [[1, 2, 0], [], [3]]
     assert data.schema.names == ["a", "b"]
@@ -351,7 +357,7 @@ def test_rows_without_a_single_feature_are_no_training_data(write):
 def test_libsvm_without_labels_is_data_to_predict_but_not_to_train(write):
     file = write("1:1 2:1\n 2:2\n")
     assert label_rows(read(file)) == [[], []]
-    assert read(file, like=DataSchema(3, 2, first_feature=1)).features.toarray().tolist() == [
+    assert read(file, trained=DataSchema(3, 2, first_feature=1)).features.toarray().tolist() == [
         [1, 1, 0],
         [0, 2, 0],
     ]
@@ -377,7 +383,7 @@ def test_a_single_label_is_refused(write, text, quoted):
 
 def test_labels_by_id_are_ids_in_a_headerless_test_file_too(write):
     known = read(write("1 3 9\n8 0:1\n")).schema
-    assert label_rows(read(write("7,2 0:1\n", "test.txt"), like=known)) == [[7, 2]]
+    assert label_rows(read(write("7,2 0:1\n", "test.txt"), trained=known)) == [[7, 2]]
 
 
 # fastText
@@ -391,7 +397,7 @@ def test_fasttext_lines_are_bags_of_words(write):
     assert data.features.has_canonical_format
     assert (data.schema.vocabulary, data.schema.names) == (["x", "y", "z"], ["a", "b"])
     assert label_rows(data) == [[0, 1], [], [1]]
-    test = read(write("unseen z z x\n__label__c __label__b\n", "test.txt"), like=known)
+    test = read(write("unseen z z x\n__label__c __label__b\n", "test.txt"), trained=known)
     # the last column counts unknown words
     assert test.features.toarray().tolist() == [[1, 0, 2, 1], [0, 0, 0, 0]]
     assert label_rows(test) == [[], [2, 1]]
@@ -485,9 +491,9 @@ def test_lines_of_labels_are_ids_if_all_are_numbers_and_names_otherwise(write, t
     known = data.schema
     assert (label_rows(data), data.schema.names) == ([[0, 1], [2], []], ["cat", "dog", "7"])
     # separated as in training
-    assert label_rows(read(x, write("7 dog\nemu\n\n"), like=known)) == [[2, 1], [3], []]
+    assert label_rows(read(x, write("7 dog\nemu\n\n"), trained=known)) == [[2, 1], [3], []]
     np.save(tmp_path / "y.npy", [7, 1, 7])  # looked up like other names
-    assert label_rows(read(x, str(tmp_path / "y.npy"), like=known)) == [[2], [3], [2]]
+    assert label_rows(read(x, str(tmp_path / "y.npy"), trained=known)) == [[2], [3], [2]]
     assert label_rows(read(write("3 2 0\n 0:1\n 1:1\n\n", "x.txt"), write("b\na\nb\n"))) == [
         [0],
         [1],
@@ -537,14 +543,14 @@ def test_labels_of_digits_are_text_except_where_the_format_defines_numbers(write
     known = read(write("label,text\n10,a\n042,a\n0042,a\n2,a\n", "b.csv")).schema
     assert known.names == ["2", "10", "042", "0042"]
     later = write("label,text\n0042,a\n42,a\n2,a\n042,a\n", "c.csv")
-    assert label_rows(read(later, like=known)) == [[3], [4], [0], [2]]
+    assert label_rows(read(later, trained=known)) == [[3], [4], [0], [2]]
     # numbers are compared by value
     numbers = "".join(f'{{"label": {label}, "text": "a"}}\n' for label in ("7", "7.0", '"07"'))
     assert read(write(numbers, "n.jsonl")).schema.names == ["7", "07"]
     libsvm = read(write("+1 1:1\n-1 1:2\n1 1:3\n01 1:4\n"))
     assert (libsvm.schema.names, label_rows(libsvm)) == (["-1", "1"], [[1], [0], [1], [1]])
     signs = DataSchema(1, 2, ["+1", "-1"], by_name=True, first_feature=1)
-    assert label_rows(read(write("1 1:1\n-1 1:2\n+1 1:2\n"), like=signs)) == [[0], [1], [0]]
+    assert label_rows(read(write("1 1:1\n-1 1:2\n+1 1:2\n"), trained=signs)) == [[0], [1], [0]]
 
 
 def test_comments_and_blanks_between_labels_of_sparse_rows_are_read(write):
@@ -555,8 +561,34 @@ def test_comments_and_blanks_between_labels_of_sparse_rows_are_read(write):
     assert label_rows(data) == [[0, 1], [3]]
     with refused_data("train.txt:6", quoting='"x"'):
         read(write("# a\n1 1:1\n# b\n\n# c\n2 x 1:2\n"))
-    with pytest.raises(EmbedxError):
-        read(write("# only\n# comments\n"))
+
+
+@BLOCK_SIZES
+def test_recognising_a_file_takes_nothing_from_it(write, monkeypatch, size):
+    read_by_blocks(monkeypatch, size)
+    comments = "# made by a tool\n" * 40 + "\n# another\n"
+    for rows in ("2 9 3\n0,2 0:1.5 8:-2e-3\n1 3:1\n", "cat 1:1\ndog 2:1\n"):
+        content = comments + rows
+        file = LabelledFile(source_of(write(content)), SILENT)
+        formats = [format_of(file, ReadOptions()) for _ in range(2)]
+        assert formats[0] is formats[1]
+        assert formats[0].name == ("XC" if rows.startswith("2 9 3") else "LIBSVM")
+        assert file.lines.number_of_first_row == 43
+        assert file.lines.chunk_line == 1
+        assert b"".join(file.lines).decode() == content
+
+
+def test_comments_alone_have_no_format_and_lines_that_begin_with_one_may_be_predicted(
+    write, monkeypatch
+):
+    with refused_data("train.txt"):
+        read(write("\n# only\n# comments\n"))
+    trained = read(write("2 9 3\n0,2 0:1.5 8:-2e-3\n1 3:1\n")).schema
+    for rows in ([b"3:1\n", b"0:2\n"], [b"2 9 3\n", b"0 3:1\n", b"1 0:2\n"]):
+        arriving = [b"# a comment\n", *rows]
+        monkeypatch.setattr("embedx.labeled.read.arriving_lines", lambda a=arriving: iter(a))
+        parts = [part.features.toarray() for part in read_arriving(trained)]
+        assert np.concatenate(parts)[:, [0, 3]].tolist() == [[0, 1], [2, 0]]
 
 
 def test_a_corpus_of_one_file_has_training_rows_and_test_rows(write, here):
@@ -569,15 +601,15 @@ def test_a_corpus_of_one_file_has_training_rows_and_test_rows(write, here):
     )
     training = read_training("both")
     assert label_rows(training) == [[0], [1]]
-    assert label_rows(read("both", like=training.schema)) == [[1]]
+    assert label_rows(read("both", trained=training.schema)) == [[1]]
     assert label_rows(read_training("both@tr.txt")) == [[0], [1]]
     os.remove("tst.txt")
     with pytest.raises(DataError) as caught:
-        read("both", like=training.schema)
+        read("both", trained=training.schema)
     assert "tst.txt" in caught.value.problem
     with gzip.open("TST.txt.gz", "wt") as file:
         file.write("3\n")
-    assert label_rows(read("both", like=training.schema)) == [[1]]
+    assert label_rows(read("both", trained=training.schema)) == [[1]]
 
 
 # Names
@@ -621,7 +653,7 @@ def test_names_belong_to_the_ids_that_files_say_whatever_their_format(write, tra
     assert known.names == data.schema.names == NAMES[:3]
     assert data.n_labels == known.n_labels == 3
     assert [[known.names[k] for k in row] for row in label_rows(data)] == [["two"], ["zero"]]
-    tested = read(write(test, "test.txt"), like=known)
+    tested = read(write(test, "test.txt"), trained=known)
     assert [[known.names[k] for k in row] for row in label_rows(tested)] == [
         ["zero"],
         ["two", "one"],

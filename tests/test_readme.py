@@ -21,6 +21,7 @@ from embedx.optimizers import OPTIMIZERS
 from embedx.optimizers.contract import WORDS
 from embedx.skipgram.configuration import configure, usual_rate
 from embedx.skipgram.defaults import TEXT
+from embedx.text.sources import FORMATS as READERS
 from embedx.vectors import formats
 from eval.page import filled
 from tests.support import forked
@@ -126,6 +127,11 @@ def test_the_readme_names_every_labelled_format():
     row = next(line for line in README.splitlines() if line.startswith("| [labelled rows]"))
     for name in labelled.FORMATS:
         assert all(word in row for word in name.split(", ")), name
+
+
+def test_the_page_about_words_names_every_suffix_of_a_table():
+    for suffix in READERS:
+        assert f"`{suffix}`" in WORDS_PAGE, suffix
 
 
 def test_the_table_of_labelled_formats_is_the_registry():

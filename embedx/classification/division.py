@@ -64,7 +64,9 @@ def with_validation(
     """The rows, and those of a file, or a share of them, to validate on."""
     share = share_of_rows(validation)
     if share is None:
-        others = read(validation, settings.validation_labels, progress=progress, like=data.schema)
+        others = read(
+            validation, settings.validation_labels, progress=progress, trained=data.schema
+        )
         return Division(data, others, others)
     training, others = hold_out(data, max(1, round(share * len(data))), settings.seed)
     return Division(training, others, others)

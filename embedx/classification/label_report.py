@@ -57,7 +57,7 @@ class LabelTests:
         return read_test(
             self.test,
             self.labels,
-            like=model.known,
+            trained=model.known,
             progress=progress,
             table=self.table,
             names_new_labels=self.predictions is not None,
@@ -79,7 +79,7 @@ class RowsInMemory:
         return labelled_rows(
             self.rows,
             self.labels,
-            like=model.known,
+            trained=model.known,
             table=self.table,
             names_new_labels=self.predictions is not None,
         )

@@ -169,7 +169,7 @@ def _answers(
             model, arriving, top_k, progress, request.threads, request.abstain
         )
         return
-    data = read(request.data, progress=progress, like=model.known, keeps_empty=True, table=table)
+    data = read(request.data, progress=progress, trained=model.known, keeps_empty=True, table=table)
     unknown = UnknownCount()
     unknown.add(model.unknown_rows(data.features))
     best = _best_of_rows(data, model, request, top_k, cluster, progress)

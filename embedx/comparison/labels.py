@@ -112,7 +112,7 @@ class LabelledData(Data):
         table = TableSettings.from_options(self.options)
         training = read_training(self.train, self.train_labels, progress=progress, table=table)
         self.rows = read_test(
-            self.test or GENERATED, self.test_labels, like=training.schema, progress=progress
+            self.test or GENERATED, self.test_labels, trained=training.schema, progress=progress
         )
 
         self._choose_measures()

@@ -285,6 +285,6 @@ def lines_of(path: Path) -> Iterator[tuple[str, str]]:
             problem = f"more than {MAX_BYTES:,} bytes of text"
             remedy = "is it the right file? If so, give a part of it"
             raise DataError(path, None, problem, remedy)
-        for place, line in enumerate(decoded(lines, chunk).split("\n")[:-1], lines.line):
+        for place, line in enumerate(decoded(lines, chunk).split("\n")[:-1], lines.chunk_line):
             if line.strip() and not line.startswith("#"):
                 yield f"{path}:{place}", line.strip("\r\n")

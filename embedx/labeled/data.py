@@ -8,6 +8,8 @@ import numpy as np
 from numpy import int32, int64, ndarray
 from scipy.sparse import csr_matrix, issparse, vstack
 
+from embedx.errors import DataError
+
 
 def offsets_of(sizes: Any) -> ndarray:
     """Where runs of these sizes begin, and the end of the last: int64 (n + 1,)."""
@@ -260,6 +262,21 @@ class DataSchema:
     def vocabulary(self) -> list[str] | None:
         """The words that are the first features, where these are those of text."""
         return None if self.text is None else self.text.vocabulary
+
+    @property
+    def kind_of_features(self) -> str:
+        """`words` or `ID:VALUE`: what lines that are no table have for these features."""
+        return "ID:VALUE" if self.text is None else "words"
+
+    def check_kind_of_features(self, file: str, kind: str) -> None:
+        """Raise `DataError` if a file has features of another kind."""
+        if kind != self.kind_of_features:
+            raise DataError(
+                file,
+                None,
+                f"features are {kind}, but those of the training data are {self.kind_of_features}",
+                "give the same kind",
+            )
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,13 @@ than MAX_SHARE_READ of the available memory is an error, and so is a line, with 
 before it, of more than MAX_LINE_BYTES.
 """
 
+import copy
 import glob
 import io
 import itertools
 import math
 import os
+import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
@@ -34,6 +36,7 @@ from embedx.text.sources import (
 )
 
 UTF8_MARK = b"\xef\xbb\xbf"
+COMMENTS = re.compile(rb"(?:\s*+#[^\n]*+\n)*+")
 HEAD_BYTES = 512
 READ_BYTES = 1 << 18
 # of the memory that is available; the parameters and their optimiser need the rest
@@ -154,29 +157,25 @@ class MemoryBudget:
 
 
 class Lines:
-    """Iterates over a text in chunks of whole lines, each ended by b"\\n", of which the first chunk
-    has one that is not empty.
+    """The lines of a text, in chunks of whole lines that each end with b"\\n"; iterated once.
 
-    Empty lines at the end are left out but for those that make `min_lines`, which may be set before
-    iteration.
+    The first chunk has a line that is not blank. Empty lines at the end are left out, but for those
+    that the text needs to have `min_lines`.
 
     arrived  text to read in place of the source's
 
-    line  the number of the first line of the chunk that iteration gave last
-    head  the first chunk, by which the format is known
+    head        what was read before iteration, by which the format is recognised: the first chunk
+    chunk_line  the number of the first line of the chunk that iteration gave last
+    min_lines   may be set before iteration
     """
 
     min_lines: float = 0
-
-    def keep_empty(self) -> None:
-        """Give all empty lines at the end too: each is a row."""
-        self.min_lines = math.inf
 
     def __init__(
         self, source: Source, progress: Progress, arrived: Iterable[bytes] | None = None
     ) -> None:
         self.name = source.name
-        self.line = 1
+        self.chunk_line = 1
         self.budget = MemoryBudget(source.name)
         blocks = _blocks_of(source) if arrived is None else ((block, 0) for block in arrived)
         self._chunks = self._read(blocks, source, progress)
@@ -186,69 +185,115 @@ class Lines:
                 self.name, None, "an empty file", "is it the right one, and was it copied whole?"
             )
 
+    def keep_empty(self) -> None:
+        """Give all empty lines at the end too: each is a row."""
+        self.min_lines = math.inf
+
     @property
     def first_line(self) -> str:
         """The first line that is not blank, without its end."""
-        return self.head.lstrip().split(b"\n", 1)[0].decode("utf-8", "replace").strip()
+        return _first_line(self.head)
 
     @property
-    def number_of_first_line(self) -> int:
-        """The number of the first line that is not blank."""
-        n_blank = len(self.head) - len(self.head.lstrip())
-        return self.line + self.head.count(b"\n", 0, n_blank)
+    def first_row(self) -> str:
+        """The first line that is neither blank nor a comment, which begins with #; "" if none is.
+
+        Of comments at most MAX_LINE_BYTES are looked at.
+        """
+        comments_end = self._comments_end()
+        return _first_line(self.head[comments_end:])
+
+    @property
+    def number_of_first_row(self) -> int:
+        """The number of that line."""
+        comments_end = self._comments_end()
+        rows = self.head[comments_end:]
+        row_start = comments_end + len(rows) - len(rows.lstrip())
+        return self.chunk_line + self.head.count(b"\n", 0, row_start)
 
     def skip_comments(self) -> None:
-        """Leave out the lines before iteration that begin with #, and blank ones before them.
-        Raises `DataError` if there are no others.
-        """
-        while self.first_line.startswith("#"):
-            self.skip(self.number_of_first_line - self.line + 1)
-            if not self.head.strip():
-                self.line += self.head.count(b"\n")
-                self.head = next(self._chunks, b"")
-        if not self.head.strip():
-            raise DataError(self.name, None, "has comments alone", "is it the right file?")
+        """Leave out, before iteration, comments before the first row and blanks before them."""
+        self._skip_bytes(self._comments_end())
+
+    def skip_first_row(self) -> None:
+        """Leave out, before iteration, the first row and what stands before it."""
+        self.skip_comments()
+        n_blank = len(self.head) - len(self.head.lstrip())
+        self._skip_bytes(self.head.find(b"\n", n_blank) + 1)
 
     def __iter__(self) -> Iterator[bytes]:
         for chunk in itertools.chain([self.head], self._chunks):
             yield chunk
-            self.line += chunk.count(b"\n")
+            self.chunk_line += chunk.count(b"\n")
 
-    def skip(self, n: int) -> None:
-        """Leave out the first lines, before iteration."""
-        self.head = self.head.split(b"\n", n)[n]
-        self.line += n
+    def _comments_end(self) -> int:
+        """Where the comments before the first row end in `head`, which grows if it has no row."""
+        comments_end = _end_of_comments(self.head, 0)
+        while not self.head[comments_end:].strip() and len(self.head) <= MAX_LINE_BYTES:
+            chunk = next(self._chunks, b"")
+            if not chunk:
+                break
+            self.head += chunk
+            comments_end = _end_of_comments(self.head, comments_end)
+        return comments_end
+
+    def _skip_bytes(self, n: int) -> None:
+        self.chunk_line += self.head.count(b"\n", 0, n)
+        self.head = self.head[n:]
 
     def _read(
         self, blocks: Iterable[tuple[bytes, int]], source: Source, progress: Progress
     ) -> Iterator[bytes]:
         progress.start("reading", source.size, "B")
+        n_lines = 0
         # an incomplete line, and empty lines, which are given with the line after them
         rest = bytearray()
         for block, stored in blocks:
             rest += block
             if len(rest) > MAX_LINE_BYTES + len(block):
-                line = self.line + rest.count(b"\n")
+                line = n_lines + 1 + rest.count(b"\n")
                 problem = f"a line of more than {MAX_LINE_BYTES:,} bytes"
                 raise DataError(self.name, line, problem, "is it the right file?")
             if block.strip(b"\r\n"):
-                yield from self._whole_lines(rest, rest.rfind(b"\n") + 1)
+                chunk = _take_whole_lines(rest, rest.rfind(b"\n") + 1)
+                n_lines += chunk.count(b"\n")
+                if chunk:
+                    yield chunk
             progress.update(stored)
-        yield from self._whole_lines(rest, len(rest))
+        chunk = _take_whole_lines(rest, len(rest))
+        n_lines += chunk.count(b"\n")
+        if chunk:
+            yield chunk
         progress.finish()
         n_empty = rest.count(b"\n") + rest.endswith(b"\r")
-        n_kept = min(n_empty, self.min_lines + 1 - self.line)
+        n_kept = min(n_empty, self.min_lines - n_lines)
         if n_kept > 0:
             yield b"\n" * int(n_kept)
 
-    def _whole_lines(self, text: bytearray, end: int) -> Iterator[bytes]:
-        """Takes the lines of text[:end] off it, up to the last one that is not empty."""
-        end_of_text = len(text[:end].rstrip(b"\r\n"))
-        if end_of_text:
-            end_of_line = text.find(b"\n", end_of_text) + 1 or len(text)
-            lines = bytes(text[:end_of_line])
-            del text[:end_of_line]
-            yield lines if lines.endswith(b"\n") else lines + b"\n"
+
+def _first_line(text: bytes) -> str:
+    """The first line that is not blank, without its end."""
+    return text.lstrip().split(b"\n", 1)[0].decode("utf-8", "replace").strip()
+
+
+def _end_of_comments(text: bytes, start: int) -> int:
+    """Where lines that begin with #, and blank ones before them, end after `start`."""
+    match = COMMENTS.match(text, start)
+    assert match is not None
+    return match.end()
+
+
+def _take_whole_lines(text: bytearray, end: int) -> bytes:
+    """The lines of text[:end] up to the last one that is not empty, which are taken off it."""
+    end_of_text = len(text[:end].rstrip(b"\r\n"))
+    if not end_of_text:
+        return b""
+    end_of_line = text.find(b"\n", end_of_text) + 1 or len(text)
+    lines = bytes(text[:end_of_line])
+    del text[:end_of_line]
+    if not lines.endswith(b"\n"):
+        lines += b"\n"
+    return lines
 
 
 def _blocks_of(source: Source) -> Iterator[tuple[bytes, int]]:
@@ -309,8 +354,13 @@ class LabelledFiles:
         self.progress = progress
         self.first = LabelledFile(sources[0], progress, arrived)
         self._others = sources[1:]
-        # Raises `DataError` for a file that does not go with the first.
-        self.check: Callable[[LabelledFile], None] = lambda file: None
+        self._check: Callable[[LabelledFile], None] | None = None
+
+    def checked_by(self, check: Callable[[LabelledFile], None]) -> "LabelledFiles":
+        """The same files. `check` raises `DataError` for one that does not go with the first."""
+        files = copy.copy(self)
+        files._check = check
+        return files
 
     @property
     def name(self) -> str:
@@ -325,7 +375,8 @@ class LabelledFiles:
         yield self.first
         for source in self._others:
             file = LabelledFile(source, self.progress)
-            self.check(file)
+            if self._check is not None:
+                self._check(file)
             yield file
 
 

@@ -137,7 +137,7 @@ def decoded(lines: Lines, chunk: bytes) -> str:
     try:
         return chunk.decode("utf-8")
     except UnicodeDecodeError as error:
-        line = lines.line + chunk.count(b"\n", 0, error.start)
+        line = lines.chunk_line + chunk.count(b"\n", 0, error.start)
         remedy = "convert the file with iconv -t UTF-8"
         raise DataError(lines.name, line, "not UTF-8", remedy) from error
 

@@ -54,15 +54,15 @@ def with_names(data: Labeled, names: Sequence[str], file: str) -> Labeled:
 
 
 def with_labels(
-    data: Labeled, file: str, separator: str | None, progress: Progress, like: DataSchema | None
+    data: Labeled, file: str, separator: str | None, progress: Progress, trained: DataSchema | None
 ) -> Labeled:
     """The same rows with the labels in the file."""
     labels_file = LabelledFile(source_of(file), progress)
     format = array_format_of(labels_file)
-    names = like.names if like else None
-    by_name = like.by_name if like else None
-    if like is not None and separator is None:
-        separator = like.label_separator
+    names = trained.names if trained else None
+    by_name = trained.by_name if trained else None
+    if trained is not None and separator is None:
+        separator = trained.label_separator
 
     n_labels = 0
     are_numbers = format is not None and format.read_array is not None
@@ -74,7 +74,7 @@ def with_labels(
         by_name = bool(by_name)
     else:
         labels, words = _label_lines(labels_file.lines, len(data), separator)
-        if like is None and separator is None:
+        if trained is None and separator is None:
             note_separator(file, words, progress)
 
     id_of, names = ids_and_names(words, by_name, names, file, are_numbers)
@@ -88,7 +88,7 @@ def with_labels(
         )
 
     schema = data.schema
-    if like is None:
+    if trained is None:
         n_labels = max(n_labels, schema.n_labels, int(labels.ids.max(initial=-1)) + 1)
         by_name = names is not None
         schema = replace(schema, n_labels=n_labels, by_name=by_name, label_separator=separator)
@@ -106,7 +106,7 @@ def _label_lines(lines: Lines, n_rows: int, separator: str | None) -> tuple[Labe
     parts = []
     for chunk in lines:
         rows = []
-        for number, line in enumerate(decoded(lines, chunk).split("\n")[:-1], lines.line):
+        for number, line in enumerate(decoded(lines, chunk).split("\n")[:-1], lines.chunk_line):
             try:
                 labels = labels_of(line, separator) or []
             except ValueError as error:

@@ -156,7 +156,7 @@ def split_rows(split: Split, n_rows: int) -> np.ndarray:
     rows = []
     for chunk in lines:
         lines.budget.take(36 * chunk.count(b"\n"))
-        for number, line in enumerate(chunk.split(b"\n")[:-1], lines.line):
+        for number, line in enumerate(chunk.split(b"\n")[:-1], lines.chunk_line):
             # b"" where the line has no such column, which counts from 1
             word = b"".join(line.split()[column - 1 : column]) if column else b""
             row = int(word) if word.isdigit() and len(word) < 20 else 0

@@ -64,7 +64,7 @@ def read_test(
     source: str,
     labels: str | None = None,
     *,
-    like: DataSchema,
+    trained: DataSchema,
     progress: Progress = SILENT,
     table: TableSettings = TABLE,
     names_new_labels: bool = False,
@@ -77,7 +77,7 @@ def read_test(
         source,
         labels,
         progress=progress,
-        like=like,
+        trained=trained,
         table=table,
         names_new_labels=names_new_labels,
         is_test=True,
@@ -93,23 +93,27 @@ def read(
     labels: str | None = None,
     *,
     progress: Progress = SILENT,
-    like: DataSchema | None = None,
+    trained: DataSchema | None = None,
     keeps_empty: bool = False,
     text: TextFeatureSettings = TEXT,
     table: TableSettings = TABLE,
     names_new_labels: bool = False,
     is_test: bool | None = None,
 ) -> Labeled:
-    """The rows in `source`, one file or several of one format, with the labels in the file `labels`
-    if they have none of their own; they may also have none at all.
+    """The rows in `source`, with their labels; they may have none at all.
 
-    `text` says which words and n-grams of text are features, `table` which columns of a table are
-    used. `like` is the schema of the training data, which decides that too. Features not in it are
-    dropped. Labels not in it are kept: they get ids of at least its `n_labels`, while `n_labels` of
-    the result stays that of the training data. With `names_new_labels` the schema has their names
-    too. `is_test` says which rows of a recipe are meant; by default the test rows with `like`,
-    unless new labels are named. With `keeps_empty` empty lines at the end of a file without a
-    header are rows, as those between others always are.
+    source            one file, or several of one format
+    labels            the file of the labels, if the rows have none of their own
+    trained           the schema of the training data, if the rows are not those. Features that it
+                      lacks are dropped. Labels that it lacks are kept: they get ids of at least its
+                      `n_labels`, while `n_labels` of the result stays that of the training data
+    keeps_empty       whether empty lines at the end of a file without a header are rows, as those
+                      between others always are
+    text              which words and n-grams of text are features, unless `trained` decides
+    table             which columns of a table are used, where `trained` does not decide
+    names_new_labels  whether the schema of the result also has names of labels that `trained` lacks
+    is_test           whether the test rows of a recipe are meant; by default they are with
+                      `trained`, unless new labels are named
     """
     names = named(source)
     if labels == STANDARD_INPUT and STANDARD_INPUT in names:
@@ -117,10 +121,10 @@ def read(
         raise DataError(STANDARD_INPUT, None, problem, "name a file for one of them")
     if names == [GENERATED]:
         training, test = digits()
-        return training if like is None else test
+        return training if trained is None else test
 
     if is_test is None:
-        is_test = like is not None and not names_new_labels
+        is_test = trained is not None and not names_new_labels
     names, split = split_of(names, is_test, progress)
     if labels is None:
         labels = labels_of_recipe(names)
@@ -128,21 +132,21 @@ def read(
     name = files.name
     try:
         needs_labels = labels is None and not keeps_empty
-        options = ReadOptions(like, text, table, keeps_empty, needs_labels)
+        options = ReadOptions(trained, text, table, keeps_empty, needs_labels)
         data = _rows_of(files, options)
         if labels is not None:
             if len(data.labels.ids):
                 raise DataError(
                     name, None, "has labels of its own", f"leave out the file of labels, {labels}"
                 )
-            data = with_labels(data, labels, table.label_separator, progress, like)
+            data = with_labels(data, labels, table.label_separator, progress, trained)
         else:
             _check_separator_is_used(name, table, data)
 
-        if like is not None and not names_new_labels:
+        if trained is not None and not names_new_labels:
             if not keeps_empty:
-                _note_unknown_labels(name, data, like, progress)
-            data = replace(data, known=replace(data.schema, names=like.names))
+                _note_unknown_labels(name, data, trained, progress)
+            data = replace(data, known=replace(data.schema, names=trained.names))
         if split is not None:
             data = data.rows(split_rows(split, len(data)))
         return data
@@ -154,27 +158,31 @@ def read(
 
 
 def read_arriving(
-    like: DataSchema, *, progress: Progress = SILENT, table: TableSettings = TABLE
+    trained: DataSchema, *, progress: Progress = SILENT, table: TableSettings = TABLE
 ) -> Iterator[ArrivedRows]:
     """The rows of standard input, those that are there at a time, so that each can be answered
     before the next is written. Formats whose lines are no rows by themselves are read to the end.
 
-    The first line shows the format, as that of a file does; `like` is the schema of the training
-    data, whose kind of features is looked for first.
+    The first line shows the format, as that of a file does; the kind of features that the training
+    data have is looked for first.
     """
-    options = ReadOptions(like, table=table, keeps_empty=True)
+    options = ReadOptions(trained, table=table, keeps_empty=True)
     format = None
     arriving = arriving_lines()
     for lines in arriving:
         is_blank = not lines.strip()
         if format is None and not is_blank:
             lines = lines.removeprefix(UTF8_MARK)
-            format = format_of_arriving(_arrived([lines], SILENT).first, like, options)
+            first = _arrived([lines], SILENT).first
+            has_comments = trained.columns is None and trained.text is None
+            if has_comments and not first.lines.first_row:
+                continue
+            format = format_of_arriving(first, trained, options)
             if not format.is_of_lines:
                 data = _rows_of(_arrived(chain([lines], arriving), progress), options, format)
                 yield ArrivedRows(data.features, data.ids)
                 return
-        if is_blank and like.columns:
+        if is_blank and trained.columns:
             continue
         yield _rows_of_lines(lines, format, options, progress)
         # what is noted of the first rows holds for all
@@ -185,14 +193,14 @@ def _rows_of_lines(
     lines: bytes, format: Format | None, options: ReadOptions, progress: Progress
 ) -> ArrivedRows:
     """The rows of some lines, whose format is known unless they are all blank."""
-    like = options.like
-    assert like is not None
-    is_text = like.text is not None and like.columns is None
+    trained = options.trained
+    assert trained is not None
+    is_text = trained.text is not None and trained.columns is None
     if is_text and (format is None or format.features == "words"):
-        assert like.text is not None
-        return ArrivedRows(features_of_lines(lines.split(b"\n")[:-1], like.text), None)
+        assert trained.text is not None
+        return ArrivedRows(features_of_lines(lines.split(b"\n")[:-1], trained.text), None)
     if not lines.strip():
-        shape = (lines.count(b"\n"), like.n_features)
+        shape = (lines.count(b"\n"), trained.n_features)
         return ArrivedRows(csr_matrix(shape, dtype=np.float32), None)
     data = _rows_of(_arrived([lines], progress), options, format)
     return ArrivedRows(data.features, data.ids)
@@ -214,11 +222,11 @@ def _check_separator_is_used(name: str, table: TableSettings, data: Labeled) -> 
         )
 
 
-def _note_unknown_labels(name: str, data: Labeled, like: DataSchema, progress: Progress) -> None:
+def _note_unknown_labels(name: str, data: Labeled, trained: DataSchema, progress: Progress) -> None:
     """Say so if labels are names, and the training data have none of them."""
     ids = data.labels.ids
     names = data.schema.names
-    if names and data.schema.by_name and len(ids) and ids.min() >= like.n_labels:
+    if names and data.schema.by_name and len(ids) and ids.min() >= trained.n_labels:
         progress.note(
             f'{name}: all labels are unknown, such as "{names[-1]}"; the training data have'
             f' "{names[0]}"'
@@ -232,11 +240,11 @@ def read_training(
     progress: Progress = SILENT,
     text: TextFeatureSettings = TEXT,
     table: TableSettings = TABLE,
-    like: DataSchema | None = None,
+    trained: DataSchema | None = None,
 ) -> Labeled:
     """The rows as `read` gives them, with two labels or more.
 
-    With `like`, the schema of earlier training data, the labels are those and new ones.
+    With `trained`, the schema of earlier training data, the labels are those and new ones.
     """
     data = read(
         source,
@@ -244,23 +252,23 @@ def read_training(
         progress=progress,
         text=text,
         table=table,
-        like=like,
-        names_new_labels=like is not None,
+        trained=trained,
+        names_new_labels=trained is not None,
     )
-    if like is not None:
-        if data.n_features > like.n_features:
-            without_unknown = data.features[:, : like.n_features]
+    if trained is not None:
+        if data.n_features > trained.n_features:
+            without_unknown = data.features[:, : trained.n_features]
             data = replace(data, features=without_unknown)
-        return _with_new_labels(data, like)
+        return _with_new_labels(data, trained)
     name = " ".join(named(source))
     _check_two_labels(data, name, labels)
     _check_features(data, name)
     return data
 
 
-def _with_new_labels(data: Labeled, like: DataSchema) -> Labeled:
+def _with_new_labels(data: Labeled, trained: DataSchema) -> Labeled:
     """The same rows, with labels that the earlier rows lack counted and named."""
-    n_labels = max(like.n_labels, int(data.labels.ids.max(initial=-1)) + 1)
+    n_labels = max(trained.n_labels, int(data.labels.ids.max(initial=-1)) + 1)
     names = data.schema.names
     if names is not None:
         names = [*names, *map(str, range(len(names), n_labels))]
@@ -311,47 +319,67 @@ def _check_features(data: Labeled, source: str) -> None:
 
 def _rows_of(files: LabelledFiles, options: ReadOptions, format: Format | None = None) -> Labeled:
     """The rows of files of one format, with the features of the training data."""
-    like = options.like
-    name = files.name
-    format = format or format_of(files.first, options)
-    if like:
-        _check_kind_of_features(files.first.name, format, like)
-    files.check = partial(_check_format, format=format, first=files.first.name, options=options)
-    rows = format.read(files, options)
-    if rows.columns is None:
-        _check_no_table_settings(name, options.table)
+    rows = _file_rows(files, options, format)
+    trained = options.trained
+    labels, n_labels, names = _labels_of(rows, trained, files.name)
+    if trained is None:
+        return _training_rows(files, rows, labels.distinct(), n_labels, names)
 
-    labels = rows.labels
-    names = None
-    n_labels = rows.n_labels
-    if rows.names is not None:
-        id_of, names = ids_and_names(
-            rows.names,
-            like.by_name if like else True,
-            like.names if like else None,
-            name,
-            rows.labels_are_numbers,
-        )
-        labels = Labels(labels.offsets, id_of[labels.ids])
-        n_labels = len(names or [])
-
-    if like:
-        # with the names of new labels
-        schema = replace(like, names=names or like.names)
-        _note_first_feature(name, rows, like, files.progress)
-        if like.columns and rows.columns is None:
-            _check_like_without_table(name, like.columns, files.progress)
-    else:
-        schema = _schema_of(rows, n_labels, names)
+    # with the names of new labels
+    schema = replace(trained, names=names or trained.names)
+    _note_first_feature(files.name, rows, trained, files.progress)
+    if trained.columns and rows.columns is None:
+        _check_no_table_needed(files.name, trained.columns, files.progress)
     features = rows.features
     n_columns = schema.n_features
-    if like and rows.text is not None:
+    if rows.text is not None:
         features = with_unknown_last(features, rows.text.n_features, schema.n_features)
         n_columns = schema.n_features + 1
-    _fit_features(name, features, n_columns, files.progress)
+    _fit_features(files.name, features, n_columns, files.progress)
+    return Labeled(features, labels.distinct(), schema.n_labels, schema, ids=rows.ids)
 
-    data = Labeled(features, labels.distinct(), schema.n_labels, schema, ids=rows.ids)
-    if like is None and rows.first_feature is None:
+
+def _file_rows(files: LabelledFiles, options: ReadOptions, format: Format | None) -> FileRows:
+    """The rows as their format reads them. Raises `EmbedxError` for files of another kind."""
+    first = files.first
+    format = format or format_of(first, options)
+    if options.trained and format.features in ("words", "ID:VALUE"):
+        options.trained.check_kind_of_features(first.name, format.features)
+    check = partial(_check_format, format=format, first=first.name, options=options)
+    rows = format.read(files.checked_by(check), options)
+    if rows.columns is None:
+        _check_no_table_settings(files.name, options.table)
+    return rows
+
+
+def _labels_of(
+    rows: FileRows, trained: DataSchema | None, file: str
+) -> tuple[Labels, int, list[str] | None]:
+    """The labels by id, how many ids there are, and the names by id where labels have names."""
+    if rows.names is None:
+        return rows.labels, rows.n_labels, None
+    by_name = trained.by_name if trained else True
+    known_names = trained.names if trained else None
+    id_of, names = ids_and_names(rows.names, by_name, known_names, file, rows.labels_are_numbers)
+    return Labels(rows.labels.offsets, id_of[rows.labels.ids]), len(names or []), names
+
+
+def _training_rows(
+    files: LabelledFiles, rows: FileRows, labels: Labels, n_labels: int, names: list[str] | None
+) -> Labeled:
+    """The rows with a schema of their own."""
+    schema = DataSchema(
+        rows.features.shape[1],
+        n_labels,
+        names,
+        rows.text,
+        rows.names is not None,
+        rows.first_feature,
+        columns=rows.columns,
+    )
+    _fit_features(files.name, rows.features, schema.n_features, files.progress)
+    data = Labeled(rows.features, labels, n_labels, schema, ids=rows.ids)
+    if rows.first_feature is None:
         schema = replace(schema, has_empty_first_column=data.has_empty_first_column)
     return replace(data, known=schema)
 
@@ -368,36 +396,9 @@ def _check_format(file: LabelledFile, format: Format, first: str, options: ReadO
         )
 
 
-def _schema_of(rows: FileRows, n_labels: int, names: list[str] | None) -> DataSchema:
-    """The schema of training data."""
-    return DataSchema(
-        rows.features.shape[1],
-        n_labels,
-        names,
-        rows.text,
-        rows.names is not None,
-        rows.first_feature,
-        columns=rows.columns,
-    )
-
-
-def _check_kind_of_features(name: str, format: Format, like: DataSchema) -> None:
-    """Raise `DataError` for words where features are those of ID:VALUE, or the other way."""
-    if format.features not in ("words", "ID:VALUE"):
-        return
-    trained_kind = "ID:VALUE" if like.text is None else "words"
-    if format.features != trained_kind:
-        raise DataError(
-            name,
-            None,
-            f"features are {format.features}, but those of the training data are {trained_kind}",
-            "give the same kind",
-        )
-
-
-def _note_first_feature(name: str, rows: FileRows, like: DataSchema, progress: Progress) -> None:
+def _note_first_feature(name: str, rows: FileRows, trained: DataSchema, progress: Progress) -> None:
     """Say so if features count from 1 where the training data were arrays."""
-    if like.first_feature is None and rows.first_feature:
+    if trained.first_feature is None and rows.first_feature:
         progress.note(f"{name}: features count from 1, the columns that were trained on from 0")
 
 
@@ -415,14 +416,14 @@ def _check_no_table_settings(name: str, table: TableSettings) -> None:
         )
 
 
-def _check_like_without_table(name: str, trained: Columns, progress: Progress) -> None:
+def _check_no_table_needed(name: str, trained_columns: Columns, progress: Progress) -> None:
     """Say that numbers of the training table are missing; `EmbedxError` if it has no text."""
-    numbers = ", ".join(trained.numbers)
-    if not trained.text:
+    numbers = ", ".join(trained_columns.numbers)
+    if not trained_columns.text:
         raise DataError(
             name, None, "no table, as the training data are", f"give a table with {numbers}"
         )
-    if trained.numbers:
+    if trained_columns.numbers:
         progress.note(f"{name}: no table, so that rows have no {numbers}")
 
 

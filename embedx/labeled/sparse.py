@@ -298,7 +298,7 @@ def read_sparse_rows(lines: Lines, ranges: Ranges, by_name: bool) -> FileRows:
 def _parsed_chunks(lines: Lines, ranges: Ranges, by_name: bool) -> Iterator[ChunkRows]:
     """The rows of each chunk in order, parsed by all cores while further chunks are read."""
     parse = partial(_parsed, lines.name, lines.budget, ranges, by_name)
-    numbered = ((chunk, lines.line) for chunk in lines)
+    numbered = ((chunk, lines.chunk_line) for chunk in lines)
     # Most requests have no other chunk, and counting cores takes longer than parsing them.
     yield parse(*next(numbered))
     second = next(numbered, None)

@@ -44,7 +44,7 @@ def pair_values(classifiers: Sequence[Classifier], request: PageRequest) -> dict
         return {}
     progress = request.progress
     data = [
-        read_test(test, request.test_labels, like=classifier.known, progress=progress)
+        read_test(test, request.test_labels, trained=classifier.known, progress=progress)
         for classifier in classifiers
     ]
     return {

@@ -65,7 +65,7 @@ def single_values(classifier: Classifier, request: PageRequest) -> dict[str, Any
         values |= {"source": None, "key_figures": key_figures}
         return values | in_training(classifier)
 
-    data = read_test(source, request.test_labels, like=classifier.known, progress=progress)
+    data = read_test(source, request.test_labels, trained=classifier.known, progress=progress)
     metrics = report_of_one(classifier, request.names[0], data, progress)
     detail = metrics.detail
     assert detail is not None

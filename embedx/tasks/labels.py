@@ -157,7 +157,7 @@ class LabelTask:
         if not test:
             return training, None
         schema = training.schema
-        rows = read_test(test, request.test_labels, like=schema, progress=self.progress)
+        rows = read_test(test, request.test_labels, trained=schema, progress=self.progress)
         return training, rows
 
     def _test_source(self) -> str | None:
@@ -197,7 +197,7 @@ class LabelTask:
             progress=self.progress,
             text=TextFeatureSettings.from_options(request.typed),
             table=TableSettings.from_options(request.typed),
-            like=schema,
+            trained=schema,
         )
         learns_text = training.schema.text is not None and schema is None
         need: Text = "features that are words"

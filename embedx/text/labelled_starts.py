@@ -1,10 +1,11 @@
 """Recognises files of labelled data that look like text, by their first lines; one entry per
 format.
 
-`embedx train` refuses such files; one with the suffix .csv or .json is not read as a table. The
-names are those formats of `embedx.labeled.formats`, which reads the files, that declare
-`passes_for_text`. Binary files are recognised by their first bytes, tables by a suffix such as
-.csv.
+`embedx train` refuses such files, and `embedx classify` never reads one as a table, whatever its
+suffix is and whatever columns are named. `embedx.labeled.formats` reads them; its formats that
+declare `passes_for_text` have the names below. What is taken for labelled data here is refused as
+text, so that more is asked of it than of a file for `embedx classify`: rows below the header of XC,
+whole numbers as the ids of LIBSVM's features.
 """
 
 import codecs

@@ -306,7 +306,7 @@ def check_training(source, labels=None, **how):
     known = data.schema
     check_labeled(data)
     assert data.labels.ids.max() < data.n_labels
-    again = read(source, labels, like=known)
+    again = read(source, labels, trained=known)
     check_labeled(again)
     n_rows, n_features = data.features.shape
     assert again.features.shape[0] == n_rows

@@ -12,14 +12,14 @@ from embedx.labeled.formats.arrays import check_not_called_idx
 from embedx.labeled.formats.contract import Format
 from embedx.labeled.options import ReadOptions
 
-# Each as file.NAME of this folder, general formats first: of those that recognise a file, the last
-# reads it.
+# Each as file.NAME of this folder. A file is of the first format that recognises it, of which the
+# binary ones are tried before those of text.
 REGISTRY = (
+    "json_lines.JSON_LINES",
+    "delimited.DELIMITED",
+    "fasttext.FASTTEXT",
     "xc.XC",
     "libsvm.LIBSVM",
-    "fasttext.FASTTEXT",
-    "delimited.DELIMITED",
-    "json_lines.JSON_LINES",
     "parquet.PARQUET",
     "arrays.NPY",
     "arrays.NPZ",
@@ -27,8 +27,8 @@ REGISTRY = (
 )
 
 FORMATS: dict[str, Format] = registry.load(__name__, REGISTRY)
-BINARY = tuple(format for format in reversed(FORMATS.values()) if format.is_binary)
-TEXT = tuple(format for format in reversed(FORMATS.values()) if not format.is_binary)
+BINARY = tuple(format for format in FORMATS.values() if format.is_binary)
+TEXT = tuple(format for format in FORMATS.values() if not format.is_binary)
 
 
 def format_of(file: LabelledFile, options: ReadOptions) -> Format:
@@ -40,9 +40,11 @@ def format_of(file: LabelledFile, options: ReadOptions) -> Format:
     for format in TEXT:
         if format.recognises(file, options):
             return format
+    if not file.lines.first_row:
+        raise DataError(file.name, None, "has comments alone", "is it the right file?")
     raise DataError(
         file.name,
-        file.lines.number_of_first_line,
+        file.lines.number_of_first_row,
         "no known format",
         (
             f"{_enumerated(_advice(), ', or ')}; tables have names such as"
@@ -52,15 +54,15 @@ def format_of(file: LabelledFile, options: ReadOptions) -> Format:
     )
 
 
-def format_of_arriving(file: LabelledFile, like: DataSchema, options: ReadOptions) -> Format:
+def format_of_arriving(file: LabelledFile, trained: DataSchema, options: ReadOptions) -> Format:
     """The format of lines that arrive, which has the features of the training data or columns."""
-    kind = "ID:VALUE" if like.text is None else "words"
+    kind = trained.kind_of_features
     for format in TEXT:
         if format.features in (kind, "columns") and format.recognises(file, options):
             return format
-    if like.columns is None:
-        return FORMATS["LIBSVM" if like.text is None else "fastText"]
-    return format_of(file, options)
+    if trained.columns is not None:
+        return format_of(file, options)
+    return next(format for format in TEXT if format.features == kind and format.is_of_any_lines)
 
 
 def array_format_of(file: LabelledFile) -> Format | None:

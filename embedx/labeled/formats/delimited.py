@@ -19,11 +19,11 @@ def recognises(file: LabelledFile, options: ReadOptions) -> bool:
     if reader_of(file.name) == "table" or options.table.names or options.table.header:
         return True
 
-    like = options.like
+    trained = options.trained
     fields = fields_of_line(file.lines.first_line)
-    if like and like.columns and has_features_of(fields, like.columns):
+    if trained and trained.columns and has_features_of(fields, trained.columns):
         return True
-    lines_are_text = like is not None and like.text is not None
+    lines_are_text = trained is not None and trained.text is not None
     return not lines_are_text and has_labels_and_text(fields)
 
 
@@ -33,12 +33,12 @@ def fields_of_line(line: str) -> list[str]:
     return [field.strip() for field in line.replace('"', "").split(delimiter)]
 
 
-def has_features_of(fields: list[str], trained: Columns) -> bool:
+def has_features_of(fields: list[str], trained_columns: Columns) -> bool:
     """Whether the fields have the features of the training data, by name or by position."""
-    if not trained.text:
+    if not trained_columns.text:
         return True
     positions = map(str, range(1, len(fields) + 1))
-    return {*trained.text, *trained.numbers} <= {*fields, *positions}
+    return {*trained_columns.text, *trained_columns.numbers} <= {*fields, *positions}
 
 
 def has_labels_and_text(fields: list[str]) -> bool:
@@ -53,8 +53,8 @@ def read(files: LabelledFiles, options: ReadOptions) -> FileRows:
 
 
 def _opened(file: LabelledFile, options: ReadOptions) -> OpenTable:
-    trained = options.like.columns if options.like else None
-    heading = Heading(file.name, options.table, trained, file.progress)
+    trained_columns = options.trained.columns if options.trained else None
+    heading = Heading(file.name, options.table, trained_columns, file.progress)
     return OpenTable(_records(file, heading), heading)
 
 

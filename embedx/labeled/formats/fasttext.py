@@ -8,7 +8,7 @@ from scipy.sparse import csr_matrix
 from embedx.labeled.data import FileRows, Labels, TextSchema
 from embedx.labeled.files import LabelledFile, LabelledFiles, MemoryBudget
 from embedx.labeled.formats.contract import Format
-from embedx.labeled.formats.xc import begins_with_header
+from embedx.labeled.formats.xc import header_in
 from embedx.labeled.ids import Numbering, check_utf8
 from embedx.labeled.options import ReadOptions
 from embedx.labeled.words import KnownTextFeatures, text_features
@@ -19,13 +19,14 @@ def recognises(file: LabelledFile, options: ReadOptions) -> bool:
     prefix = options.text.label_prefix.encode()
     if b" " + prefix in b" " + file.lines.head.replace(b"\n", b" "):
         return True
-    like = options.like
-    return like is not None and like.text is not None and not begins_with_header(file.lines)
+    trained = options.trained
+    trained_on_text = trained is not None and trained.text is not None
+    return trained_on_text and header_in(file.lines.first_line) is None
 
 
 def read(files: LabelledFiles, options: ReadOptions) -> FileRows:
     """A row for each line. Labels stand anywhere between white space."""
-    known = options.like.text if options.like else None
+    known = options.trained.text if options.trained else None
     prefix = options.text.label_prefix if known is None else known.settings["label_prefix"]
     label = _label_pattern(prefix)
     budget = MemoryBudget(files.name)
@@ -68,5 +69,6 @@ FASTTEXT = Format(
     recognises=recognises,
     read=read,
     is_of_lines=True,
+    is_of_any_lines=True,
     advice="lines __label__NAME and words",
 )

@@ -8,7 +8,7 @@ import re
 
 from embedx.errors import DataError
 from embedx.labeled.data import FileRows, joined_rows
-from embedx.labeled.files import LabelledFile, LabelledFiles, Lines
+from embedx.labeled.files import LabelledFile, LabelledFiles
 from embedx.labeled.formats.contract import Format
 from embedx.labeled.ids import MAX_IDS
 from embedx.labeled.options import ReadOptions
@@ -17,18 +17,13 @@ from embedx.text.labelled_starts import XC_HEADER
 
 
 def recognises(file: LabelledFile, options: ReadOptions) -> bool:
-    """Whether the first line but comments is a header."""
-    file.lines.skip_comments()
-    return begins_with_header(file.lines)
+    """Whether the first row is a header, ROWS FEATURES LABELS."""
+    return header_in(file.lines.first_row) is not None
 
 
-def begins_with_header(lines: Lines) -> bool:
-    """Whether the first line says ROWS FEATURES LABELS."""
-    return _header_of(lines) is not None
-
-
-def _header_of(lines: Lines) -> re.Match[bytes] | None:
-    return XC_HEADER.fullmatch(lines.first_line.encode())
+def header_in(line: str) -> re.Match[bytes] | None:
+    """The numbers of a header; None if the line is none."""
+    return XC_HEADER.fullmatch(line.encode())
 
 
 def read(files: LabelledFiles, options: ReadOptions) -> FileRows:
@@ -36,7 +31,7 @@ def read(files: LabelledFiles, options: ReadOptions) -> FileRows:
     parts: list[FileRows] = []
     for file in files:
         part = rows_of(file, options)
-        if parts and options.like is None:
+        if parts and options.trained is None:
             _check_same_header(file.name, part, files.first.name, parts[0])
         parts.append(part)
     return joined_rows(parts)
@@ -59,10 +54,10 @@ def _check_same_header(name: str, part: FileRows, first_name: str, first: FileRo
 def rows_of(file: LabelledFile, options: ReadOptions) -> FileRows:
     """The rows under the header. Raises `EmbedxError` if there are not as many as it says."""
     lines = file.lines
-    header = _header_of(lines)
+    header = header_in(lines.first_row)
     assert header
     n_rows, n_features, n_labels = map(int, header.groups())
-    line = lines.number_of_first_line
+    line = lines.number_of_first_row
     if max(n_features, n_labels) > MAX_IDS:
         raise DataError(
             lines.name,
@@ -71,9 +66,9 @@ def rows_of(file: LabelledFile, options: ReadOptions) -> FileRows:
             "correct the header, ROWS FEATURES LABELS",
         )
 
-    lines.skip(line - lines.line + 1)
+    lines.skip_first_row()
     lines.min_lines = line + n_rows
-    by_name = options.like is not None and options.like.by_name
+    by_name = options.trained is not None and options.trained.by_name
     rows = read_sparse_rows(lines, Ranges(0, n_features - 1, n_labels - 1), by_name)
 
     n_rows_read = rows.features.shape[0]
@@ -91,7 +86,7 @@ def rows_of(file: LabelledFile, options: ReadOptions) -> FileRows:
 XC = Format(
     name="XC",
     looks_like="Extreme Classification repository, sparse: a first line `ROWS FEATURES LABELS`,"
-    " then `3,17 0:0.5 12:1.2`; ids from 0",
+    " then `3,17 0:0.5 12:1.2`; ids from 0. `#` begins a comment",
     features="ID:VALUE",
     passes_for_text=True,
     recognises=recognises,

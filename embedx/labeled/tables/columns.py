@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from embedx.errors import DataError, Setting, Text, joined
-from embedx.labeled.data import Columns, DataSchema
+from embedx.labeled.data import Columns
 from embedx.labeled.options import ReadOptions
 from embedx.labeled.tables.names import MAX_COLUMNS_IN_MESSAGE, is_position, listed
 from embedx.labeled.tables.roles import Record, Roles, guess_roles, numeric_columns
@@ -27,19 +27,22 @@ def choose_columns(
     has_heading    whether the first row of CSV and TSV names the columns
     of_first_file  the columns of the first of several files, which the others have too
     """
-    like = options.like
+    trained = options.trained
     needs_labels = options.needs_labels
     available = dict.fromkeys(name for record in head for name in fields_of(record))
     named = _named_columns(file, options.table, available, bool(has_heading))
-    trained = of_first_file
-    if trained is None and like is not None:
-        trained = like.columns
-    if trained is not None:
-        return _columns_as_trained(file, available, named, trained, needs_labels, has_heading)
+    trained_columns = of_first_file
+    if trained_columns is None and trained is not None:
+        trained_columns = trained.columns
+    if trained_columns is not None:
+        return _columns_as_trained(
+            file, available, named, trained_columns, needs_labels, has_heading
+        )
     roles = guess_roles(available, named, head, needs_labels)
     _check_roles(file, roles, available, needs_labels)
-    if like:
-        _check_kind_of_features(file, roles, like)
+    if trained is not None:
+        kind = "columns of numbers" if roles.numbers else "words"
+        trained.check_kind_of_features(file, kind)
     _note_roles(file, roles, head, progress)
     return roles.columns(options.table.label_separator, has_heading)
 
@@ -48,7 +51,7 @@ def _columns_as_trained(
     file: str,
     available: Mapping[str, None],
     named: Mapping[str, list[str]],
-    trained: Columns,
+    trained_columns: Columns,
     needs_labels: bool,
     has_heading: bool | None,
 ) -> Columns:
@@ -56,11 +59,11 @@ def _columns_as_trained(
 
     Raises `DataError` if features, or labels that are needed, are missing.
     """
-    text = named.get("text_column") or trained.text
-    label = named.get("label_column") or trained.label_columns
-    id_column = next(iter(named.get("id_column", [])), None) or trained.id
+    text = named.get("text_column") or trained_columns.text
+    label = named.get("label_column") or trained_columns.label_columns
+    id_column = next(iter(named.get("id_column", [])), None) or trained_columns.id
 
-    required = [*text, *trained.numbers]
+    required = [*text, *trained_columns.numbers]
     if needs_labels:
         required += label
     for column in required:
@@ -74,9 +77,9 @@ def _columns_as_trained(
 
     if not all(column in available for column in label):
         label = []
-    is_marked = bool(trained.indicators)
+    is_marked = bool(trained_columns.indicators)
     return dataclasses.replace(
-        trained,
+        trained_columns,
         text=text,
         label=None if is_marked else next(iter(label), None),
         indicators=label if is_marked else [],
@@ -106,20 +109,6 @@ def _check_roles(
             ),
             f"there are {listed(available)}",
         )
-
-
-def _check_kind_of_features(file: str, roles: Roles, like: DataSchema) -> None:
-    """Raise `EmbedxError` if the training data, which are no table, have other features."""
-    if like.text is not None and not roles.numbers:
-        return
-    kind = "columns of numbers" if roles.numbers else "words"
-    trained_kind = "ID:VALUE" if like.text is None else "words"
-    raise DataError(
-        file,
-        None,
-        f"features are {kind}, but those of the training data are {trained_kind}",
-        "give the same kind",
-    )
 
 
 def _note_roles(file: str, roles: Roles, head: list[Record], progress: Progress) -> None:

@@ -24,13 +24,17 @@ class Heading:
     is_there: bool | None = None
 
     def __init__(
-        self, file: str, settings: TableSettings, like: Columns | None, progress: Progress
+        self,
+        file: str,
+        settings: TableSettings,
+        trained_columns: Columns | None,
+        progress: Progress,
     ) -> None:
         self._file = file
         self._settings = settings
-        self._like = like
+        self._trained_columns = trained_columns
         self._progress = progress
-        known = like.names if like else []
+        known = trained_columns.names if trained_columns else []
         self.names = [name for name in (*settings.names, *known) if not is_position(name)]
 
     def names_of(self, first: list[str], line: int) -> list[str]:
@@ -56,7 +60,7 @@ class Heading:
     def _decide(self, first: list[str]) -> bool:
         if self._settings.header is not None:
             return self._settings.header == "yes"
-        if not self._settings.names and self._like and self._like.has_heading:
+        if not self._settings.names and self._trained_columns and self._trained_columns.has_heading:
             return True
         reason = self._reason_for_no_heading(first)
         if reason is None:
@@ -75,8 +79,8 @@ class Heading:
             if all(map(is_position, self._settings.names)):
                 return "columns are given by number"
             return None
-        if self._like and self._like.names:
-            if all(map(is_position, self._like.names)):
+        if self._trained_columns and self._trained_columns.names:
+            if all(map(is_position, self._trained_columns.names)):
                 return "the training data have none"
             return None
         if all(number_of(cell) is not None for cell in first):

@@ -54,9 +54,9 @@ def read_table(
 ) -> FileRows:
     """The rows of tables, one after the other. All have the columns of the first."""
     name = files.name
-    like = options.like
+    trained = options.trained
     budget = MemoryBudget(name)
-    words = text_features(options.text, budget, like.text if like else None)
+    words = text_features(options.text, budget, trained.text if trained else None)
     collector = RowCollector(words, budget)
     columns: Columns | None = None
     for file in files:
@@ -66,11 +66,11 @@ def read_table(
     assert columns is not None
     numbers = np.concatenate(collector.numbers)
 
-    if like is None:
+    if trained is None:
         columns = dataclasses.replace(columns, scales=scales_of(numbers, bool(columns.text)))
     _note_missing(name, columns, collector.n_empty_texts, numbers, files.progress)
     labels = list(collector.label_numbers)
-    if like is None and columns.separator is None:
+    if trained is None and columns.separator is None:
         note_separator(name, labels, files.progress)
 
     features, text_schema = _features(columns, words, numbers)
