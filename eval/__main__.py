@@ -31,6 +31,7 @@ EXPERIMENTS = {
     "metric-learning": "labels that were not trained, by inner products and by distances",
     "gaussian-weights": "labels by normal distributions of weights beside numbers",
     "word-intervals": "cosines by other seeds beside the intervals of embedx nn",
+    "related": "cosines of related words beside people's associations, and beside gensim",
     "bounds": "how far each loss is from the likelihood, by the rows that it scores",
     "objectives": "all output layers of skip-gram side by side",
     "search-proposal": "rows found and weighted draws for losses over all rows, beside draws alone",

@@ -69,6 +69,7 @@ STATED = {
     "metric-learning": "0.009 0.010",
     "gaussian-weights": "0.03 0.1",
     "word-intervals": "",
+    "related": "0.0001",
     "bounds": "0.75",
     "objectives": "",
     "papers-augment-and-reduce": (

@@ -9,12 +9,14 @@ import numpy as np
 import pytest
 
 import embedx
+from embedx.engine import skipgram as engine
 from embedx.objectives import OBJECTIVES
 from embedx.runtime.progress import Reporter, Silent
 from embedx.skipgram import resolve as resolving, run as skipgram
 from embedx.skipgram.configuration import configure
 from embedx.skipgram.resolve import CountedText, resolve, warn_of_rate
 from embedx.text.encode import encode
+from embedx.training import life
 from tests.support.notes import lines_with
 from tests.support.refusals import refused_data
 
@@ -44,6 +46,29 @@ def test_a_file_and_its_sentences_give_the_same_vectors(fitted, two_topics):
     assert from_lists.model.words == fitted.model.words
     np.testing.assert_array_equal(from_lists.model.vectors, fitted.model.vectors)
     np.testing.assert_array_equal(from_generator.model.vectors, fitted.model.vectors)
+
+
+@pytest.mark.parametrize("options", [{}, {"subwords": "3-4"}, {"architecture": "cbow"}])
+def test_vectors_trained_without_biases_are_centred_and_all_scores_stay(two_topics, options):
+    options = {"dim": 16, "epochs": 2, "sample": 0, "threads": 1, **options}
+    config = configure("ns", options)
+    with encode([str(two_topics)], config.text, Silent(), None) as corpus:
+        run = skipgram.WordVectorsRun.prepared(corpus, config, Silent())
+        model = life.train(run, None).vectors
+    trained = engine.input_vectors(run.tables)[:, :16]
+    scores = model.vectors @ model.output_vectors.T + model.arrays["bias"]
+    np.testing.assert_allclose(scores, trained @ model.output_vectors.T, atol=1e-4)
+    assert np.abs(trained.mean(axis=0)).max() > 0.1
+    assert np.abs(model.vectors.mean(axis=0)).max() < 1e-5
+
+
+def test_vectors_of_items_and_those_trained_with_biases_are_not_centred(two_topics):
+    options = {"dim": 16, "epochs": 2, "threads": 1}
+    items = embedx.SkipGram("ns", format="sessions", **options).fit(two_topics).model
+    assert "bias" not in items.arrays
+    biased = embedx.SkipGram("ns", bias="zero", sample=0, **options).fit(two_topics).model
+    for model in (items, biased):
+        assert np.abs(model.vectors.mean(axis=0)).max() > 0.01
 
 
 def test_another_seed_gives_other_vectors(fitted, two_topics):

@@ -63,9 +63,7 @@ def test_every_way_of_training_learns_the_topics(two_topics, objective, options)
     model = fitted.model
     assert_knows_the_topics(model)
     assert model.vectors.shape == (len(model), 16)
-    assert ("bias" in model.arrays) == (fitted.model.settings["bias"] != "none")
-    if "bias" in model.arrays:
-        assert model.arrays["bias"].shape == (len(model.output_vectors),)
+    assert model.arrays["bias"].shape == (len(model.output_vectors),)
 
 
 COLLAPSED = [

@@ -77,7 +77,8 @@ class EpochEnd(NamedTuple):
     loss     mean per pair over the epoch, in nats; None if there was no pair
     words    of the vocabulary that were read in it
     seconds  of training so far
-    model    views of the tables, which training changes later
+    model    what was learned so far; arrays are views of the tables, which training changes
+             later, or copies
     """
 
     epoch: int
@@ -441,11 +442,17 @@ class WordVectorsRun:
         return TrainedVectors(vectors, outcome)
 
     def model(self, outcome: trainer.Outcome | None) -> model.WordVectors:
-        """What was learned so far, as views of the tables; word vectors that are means of rows are
-        new.
+        """What was learned so far, as views of the tables; word vectors that are centred, or means
+        of rows, are new.
         """
-        ngrams = self.config.settings.ngrams
-        arrays = self._arrays()
+        settings = self.config.settings
+        ngrams = settings.ngrams
+        tables = self._tables_of_model()
+        biases: dict[str, ndarray] = {}
+        if self._has_centred_vectors():
+            tables, scores_of_mean = _centred(tables, settings.dim)
+            biases = {"bias": scores_of_mean}
+        arrays = self._arrays(tables) | biases
         ngram_vectors = None
         if ngrams is not None:
             ngram_vectors = Subwords(ngrams, arrays["ngram"], self.buckets)
@@ -459,10 +466,9 @@ class WordVectorsRun:
             subwords=ngram_vectors,
         )
 
-    def _arrays(self) -> dict[str, ndarray]:
+    def _arrays(self, tables: engine.SkipGramTables) -> dict[str, ndarray]:
         """The arrays of a model, by name."""
         settings = self.config.settings
-        tables = self._tables_of_model()
         dim = settings.dim
         arrays = {
             "input": engine.input_vectors(tables)[:, :dim],
@@ -476,6 +482,13 @@ class WordVectorsRun:
         if self.vocabulary.held_out is not None:
             arrays["heldout_counts"] = self.vocabulary.held_out
         return arrays
+
+    def _has_centred_vectors(self) -> bool:
+        """Whether the word vectors of a model are centred: those of text, trained without biases,
+        that do not continue those of another model.
+        """
+        config = self.config
+        return config.kind == TEXT and config.settings.bias == "none" and config.start is None
 
     def _tables_of_model(self) -> engine.SkipGramTables:
         """The trained tables; anchored copies of them where training continues from a model."""
@@ -590,6 +603,22 @@ class WordVectorsRun:
             return DivergedError(problem, remedy)
         self.progress.warn(problem, "; ", remedy, ", or more ", Setting("epochs"))
         return None
+
+
+def _centred(tables: engine.SkipGramTables, dim: int) -> tuple[engine.SkipGramTables, ndarray]:
+    """The tables with word vectors less their mean, and its scores, float32 (n_rows,): added as
+    biases, they leave all scores as they were.
+
+        h·w = (h - mean)·w + mean·w
+
+    Inputs that are trained without biases share a direction that stands for them. It tells nothing
+    about a word and blurs the cosines (eval/results/related.md).
+    """
+    mean = engine.input_vectors(tables)[:, :dim].mean(axis=0, dtype=float64).astype(float32)
+    rows = tables.inputs.rows.copy()
+    rows[:, :dim] -= mean
+    inputs = tables.inputs._replace(rows=rows)
+    return tables._replace(inputs=inputs), tables.outputs.rows[:, :dim] @ mean
 
 
 def train(

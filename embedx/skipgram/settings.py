@@ -12,9 +12,9 @@ from embedx.settings import Record, Settings, as_arguments, fraction, param
 from embedx.text.ngrams import MAX_BUCKETS, NGrams, ngrams
 from embedx.text.subsampling import WHOLE_SENTENCE
 
-# Tokens from which on an objective's `large_text_defaults` apply: of some 18 MB of English
+# Tokens from which on an objective's `large_text_defaults` apply: of some 9 MB of English
 # (measured: docs/constants.md).
-LARGE_TEXT = 3_000_000
+LARGE_TEXT = 1_500_000
 # As in fastText.
 BUCKETS = 2_000_000
 MAX_DRAWS = 1024
@@ -81,7 +81,8 @@ class SkipGramSettings(TrainingSettings):
     bias: str = param(
         "frequency",
         "initial biases of the output vectors; `frequency`: log frequencies, `none`: no biases are"
-        " trained",
+        " trained, and the word vectors of a text are centred in the end: their mean is subtracted"
+        " from them, and its scores are the biases",
         choices=("frequency", "zero", "none"),
         panel="Model",
     )

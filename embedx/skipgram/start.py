@@ -137,6 +137,9 @@ class Start:
         }
         if model_settings.get("format") == SESSIONS:
             defaults["format"] = SESSIONS
+        if model_settings.get("bias") == "none" and "bias" in self.model.arrays:
+            # The scores of the mean that its vectors no longer have.
+            defaults["bias"] = "frequency"
         return defaults
 
     def _refuse_phrases(self, options: Options) -> None:
