@@ -1,8 +1,8 @@
 """Generated parts of the pages: tables of the registries, docstrings, examples, and the pages of
 eval/results.
 
-Tables stand in docs/objectives.md and docs/labels.md between marks, and a test compares them;
-`python -m docs.hooks` writes them. Others are filled in when the site is built,
+Tables stand in docs/objectives.md, docs/labels.md and docs/graphs.md between marks, and a test
+compares them; `python -m docs.hooks` writes them. Others are filled in when the site is built,
 where a page has `<!-- generated: NAME -->` with a NAME in PARTS, `<!-- docstring: MODULE -->`, or
 `<!-- example: FILE -->`.
 """
@@ -17,6 +17,7 @@ ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "eval" / "results"
 LABELS_PAGE = ROOT / "docs" / "labels.md"
 OBJECTIVES_PAGE = ROOT / "docs" / "objectives.md"
+GRAPHS_PAGE = ROOT / "docs" / "graphs.md"
 SPACE = "\N{NO-BREAK SPACE}"
 DOCSTRING = re.compile(r"<!-- docstring: (?P<module>[\w.]+) -->")
 EXAMPLE = re.compile(r"<!-- example: (?P<file>[\w.]+) -->")
@@ -236,6 +237,31 @@ def labels_parts() -> dict[str, str]:
     return {"formats": labelled_formats()}
 
 
+def defaults_by_kind() -> str:
+    """The settings whose defaults depend on the kind of data, with those of each kind."""
+    from embedx.settings import as_typed, option_name
+    from embedx.skipgram.configuration import configure
+    from embedx.skipgram.defaults import DEFAULTS, TEXT, WALKS
+    from embedx.text.settings import SESSIONS
+
+    values = {}
+    options_by_kind = {TEXT: {}, SESSIONS: {"format": SESSIONS}, WALKS: {"walks": 10}}
+    for kind, options in options_by_kind.items():
+        config = configure(None, options)
+        values[kind] = {"objective": config.objective.name, **config.record()}
+    names = dict.fromkeys(name for defaults in DEFAULTS.values() for name in defaults)
+    rows = [
+        (f"`{option_name(name)}`", *(as_typed(values[kind][name]) for kind in values))
+        for name in names
+    ]
+    return markdown(("option", *values), rows)
+
+
+def graphs_parts() -> dict[str, str]:
+    """The tables of docs/graphs.md, by name."""
+    return {"defaults-by-kind": defaults_by_kind()}
+
+
 PARTS = {
     "parameters-of-words": parameters_of_words,
     "parameters-of-labels": parameters_of_labels,
@@ -321,10 +347,15 @@ def on_page_markdown(text: str, **of_page: Any) -> str:
 
 
 def write_tables() -> None:
-    """Write the tables of docs/objectives.md and docs/labels.md anew."""
+    """Write the tables of the pages that have some anew."""
     from eval.page import filled as with_tables
 
-    for page, tables in ((OBJECTIVES_PAGE, parts()), (LABELS_PAGE, labels_parts())):
+    tables_of_page = {
+        OBJECTIVES_PAGE: parts(),
+        LABELS_PAGE: labels_parts(),
+        GRAPHS_PAGE: graphs_parts(),
+    }
+    for page, tables in tables_of_page.items():
         text = page.read_text("utf-8")
         page.write_text(with_tables(text, tables, page), "utf-8")
 

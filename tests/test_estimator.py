@@ -130,7 +130,7 @@ def test_lbfgs_is_the_default_for_objectives_with_an_optimum_on_small_data(
     data, parameters, optimizer, monkeypatch
 ):
     if "n_jobs" in parameters:
-        monkeypatch.setattr(estimator, "MAX_PRODUCTS", 600 * 256 * 10 - 1)
+        monkeypatch.setattr(estimator, "MAX_PRODUCTS_FOR_LBFGS", 600 * 256 * 10 - 1)
     fitted = SoftmaxClassifier(**parameters).fit(*data[:2])
     assert fitted.classifier_.settings["optimizer"] == optimizer
     assert fitted.classifier_.settings["l2"] == (1 / 600 if optimizer == "lbfgs" else 0.0)
@@ -156,6 +156,15 @@ def test_lbfgs_that_does_not_converge_gives_a_warning(data):
     with pytest.warns(ConvergenceWarning, match="3 iterations"):
         fitted = SoftmaxClassifier(max_iterations=3).fit(*data[:2])
     assert fitted.n_iter_ == 3
+
+
+def test_a_fit_takes_one_number_from_a_random_state(data):
+    X, y, _ = data
+    state = np.random.RandomState(3)
+    fitted = SoftmaxClassifier("ns", epochs=1, random_state=state).fit(X, y)
+    expected = np.random.RandomState(3)
+    assert fitted.classifier_.settings["seed"] == expected.randint(2**31)
+    assert state.randint(2**31) == expected.randint(2**31)
 
 
 def test_random_states(data):

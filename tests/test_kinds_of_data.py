@@ -9,6 +9,7 @@ import embedx
 from embedx.comparison.settings import CompareSettings
 from embedx.comparison.text import Text
 from embedx.errors import InapplicableError
+from embedx.objectives import OBJECTIVES
 from embedx.skipgram import defaults
 from embedx.skipgram.configuration import configure
 from embedx.skipgram.settings import SkipGramSettings
@@ -53,11 +54,37 @@ def test_a_default_for_a_kind_of_data_is_one_line(kind, setting, monkeypatch):
     assert setting not in chosen.origins
 
 
-def test_sessions_have_defaults_of_their_own():
+@pytest.mark.parametrize("objective", ["mips", "nested-ove", "implicit"])
+def test_default_negatives_for_sessions_leave_the_draws_of_an_objective(objective, monkeypatch):
+    usual = configure(objective, SESSIONS).settings.draws
+    assert usual == OBJECTIVES[objective].word_defaults["draws"]
+    monkeypatch.setitem(defaults.DEFAULTS["sessions"], "negatives", 10)
+    config = configure(objective, SESSIONS)
+    assert config.record()["negatives"] == 10
+    assert config.settings.draws == usual
+
+
+@pytest.mark.parametrize("objective", ["mips", "nested-ove", "implicit"])
+def test_negatives_that_are_given_decide_the_draws_of_a_block(objective):
+    config = configure(objective, {**SESSIONS, "negatives": 10})
+    assert config.settings.draws is None
+    both = configure(objective, {**SESSIONS, "negatives": 10, "draws": 40})
+    assert both.settings.draws == 40
+
+
+def test_an_objective_that_draws_nothing_ignores_default_negatives(monkeypatch):
+    monkeypatch.setitem(defaults.DEFAULTS["sessions"], "negatives", 10)
     config = configure(None, SESSIONS)
     assert config.objective.name == "hs"
-    assert (config.vocabulary.min_count, config.vocabulary.sample) == (1, 0.0)
-    assert config.settings.epochs == 10
+    assert "negatives" not in config.record()
+    assert "negatives" not in config.origins
+
+
+def test_sessions_have_defaults_of_their_own():
+    config = configure(None, SESSIONS)
+    values = {"objective": config.objective.name, **config.record()}
+    assert values | defaults.DEFAULTS["sessions"] == values
+    assert values["objective"] != defaults.OBJECTIVE
     of_sessions = defaults.DEFAULTS["sessions"].keys() & {"objective", *config.record()}
     assert config.origins == dict.fromkeys(of_sessions, "default for sessions")
 

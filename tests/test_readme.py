@@ -103,9 +103,18 @@ def test_links_of_the_readme_lead_to_files_and_headings_that_exist():
             }, f"{name}#{anchor}"
 
 
-def test_the_tables_of_objectives_are_the_registry():
-    text = hooks.OBJECTIVES_PAGE.read_text("utf-8")
-    assert filled(text, hooks.parts(), hooks.OBJECTIVES_PAGE) == text, "run `python -m docs.hooks`"
+@pytest.mark.parametrize(
+    ("page", "tables"),
+    [
+        (hooks.OBJECTIVES_PAGE, hooks.parts),
+        (hooks.LABELS_PAGE, hooks.labels_parts),
+        (hooks.GRAPHS_PAGE, hooks.graphs_parts),
+    ],
+    ids=["objectives", "labels", "graphs"],
+)
+def test_tables_of_pages_are_made_from_the_code(page, tables):
+    text = page.read_text("utf-8")
+    assert filled(text, tables(), page) == text, "run `python -m docs.hooks`"
 
 
 def test_the_table_of_formats_is_the_registry():
@@ -132,13 +141,6 @@ def test_the_readme_names_every_labelled_format():
 def test_the_page_about_words_names_every_suffix_of_a_table():
     for suffix in READERS:
         assert f"`{suffix}`" in WORDS_PAGE, suffix
-
-
-def test_the_table_of_labelled_formats_is_the_registry():
-    text = hooks.LABELS_PAGE.read_text("utf-8")
-    assert filled(text, hooks.labels_parts(), hooks.LABELS_PAGE) == text, (
-        "run `python -m docs.hooks`"
-    )
 
 
 COMMANDS = """

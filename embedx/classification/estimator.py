@@ -75,8 +75,8 @@ if TYPE_CHECKING:
 # lbfgs is the default up to these numbers of weights, features × output rows (a few hundred
 # megabytes for fifty tables), and of multiplications per pass, values × output rows (a few seconds
 # for ten passes).
-MAX_WEIGHTS = 5_000_000
-MAX_PRODUCTS = 1_000_000_000
+MAX_WEIGHTS_FOR_LBFGS = 5_000_000
+MAX_PRODUCTS_FOR_LBFGS = 1_000_000_000
 # scikit-learn's names, and one for `--score`, because `score` is a method.
 OTHER_NAMES = {"seed": "random_state", "threads": "n_jobs", "score": "score_function"}
 # Settings of data in files.
@@ -177,16 +177,16 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         when training diverges even at lower rates: the last good parameters, if any, are kept.
         Ctrl-C keeps the classifier so far and is raised again.
         """
-        X, y = validate_data(
-            self, self._read(X), y, accept_sparse="csr", dtype=float32, multi_output=True
-        )
-        y = self._set_classes(y, None)
-        data, reason = self._with_chosen_ngrams(self._labeled(X, y, sample_weight))
+        X, y = self._set_data_attributes(X, y)
+        seed = self._next_seed()
+        data, reason = self._choose_ngrams(self._labeled(X, y, sample_weight), seed)
+        self._text = data.schema.text
+        self.n_features_in_ = data.n_features
+        self.n_iter_ = 0
         objective = self._new_objective(data)
-        chosen: dict[str, Any] = {"seed": self._seed()}
+        chosen: dict[str, Any] = {"seed": seed}
         if self._is_for_lbfgs(objective, data):
             chosen |= self._settings_of_lbfgs(data)
-        self.n_iter_ = 0
         origins = {} if reason is None else {"word_ngrams": reason}
         return self._train(data, objective, chosen, None, origins)
 
@@ -207,15 +207,11 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         is_first = not hasattr(self, "classes_")
         if is_first:
-            X = self._read(X)
+            X, y = self._set_data_attributes(X, y, classes)
+            self.n_iter_ = 0
         else:
             X, _ = familiarity.split(self._as_in_training(X), self.n_features_in_)
-        X, y = validate_data(
-            self, X, y, accept_sparse="csr", dtype=float32, multi_output=True, reset=is_first
-        )
-        if is_first:
-            y = self._set_classes(y, classes)
-            self.n_iter_ = 0
+            X, y = self._validated(X, y, reset=False)
         self._check_classes(classes, is_first)
         self._check_partial_fit(is_first)
         data = self._labeled(X, y, sample_weight)
@@ -226,7 +222,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             "validation": None,
             "calibration": 0.0,
             "schedule": self.schedule or "constant",
-            "seed": self._seed() + self.n_iter_,
+            "seed": self._next_seed() + self.n_iter_,
         }
         if is_first:
             return self._train(data, self._new_objective(data), chosen, None)
@@ -343,15 +339,13 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         options = self._typed_settings()
         name = self.objective
         if name is None:
-            name = "softmax"
-            if asks_for_sparse(self.weights):
-                name, defaults = default_objective(data, options)
-                options = {**defaults, **options}
+            name, defaults = default_objective(data, options, of_logistic_regression=True)
+            options = {**defaults, **options}
         objectives.check_applies(options, name)
         return new_objective(objectives.find(name), options)
 
     def _settings_of_lbfgs(self, data: Labeled) -> dict[str, Any]:
-        """The settings of lbfgs, if it is the default here; else none."""
+        """The settings of training by lbfgs, as far as they are not given."""
         chosen: dict[str, Any] = {"optimizer": Lbfgs.name}
         if self.calibration is None:
             chosen["calibration"] = 0.0
@@ -383,8 +377,8 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """The number of threads that `n_jobs` stands for."""
         return int(effective_n_jobs(self.n_jobs))
 
-    def _seed(self) -> int:
-        """The seed of the run."""
+    def _next_seed(self) -> int:
+        """The seed of a run; each call draws another one if `random_state` is a RandomState."""
         if self.random_state is None:
             return ClassifySettings.seed
         if isinstance(self.random_state, numbers.Integral):
@@ -438,31 +432,39 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     # ---- labels
 
-    def _set_classes(self, y: Any, classes: Any) -> Any:
-        """Set `classes_` and whether rows have several labels; `y`, checked.
+    def _set_data_attributes(self, X: Any, y: Any, classes: Any = None) -> tuple[Any, Any]:
+        """Set the attributes that the training data decide, such as `classes_`; the features and
+        labels, checked.
 
-        It is one-dimensional where rows have one label.
+        Labels are one-dimensional where rows have one.
+
+        classes  all labels, if they are not those of y
         """
+        X, self._text = _with_words_counted(X)
+        X, y = self._validated(X, y, reset=True)
         checks.require(checks.wrong_sparse(y), "y", "build the matrix anew")
         check_classification_targets(y)
         self._is_multilabel = type_of_target(y) == "multilabel-indicator"
         self._has_sparse_labels = self._is_multilabel and issparse(y)
         if self._is_multilabel:
             self.classes_ = np.arange(y.shape[1])
-            return y
+            return X, y
         y = column_or_1d(y, warn=True)
-        if classes is not None:
+        if classes is None:
+            self.classes_ = _classes_of(y)
+        else:
             self.classes_ = np.unique(classes)
-            return y
-        has_label = targets.has_label(y)
-        n_empty = np.count_nonzero(~has_label)
-        if n_empty:
-            warnings.warn(
-                f"{n_empty:,} of {len(y):,} training rows have no label and are not trained on",
-                stacklevel=3,
-            )
-        self.classes_ = np.unique(y[has_label])
-        return y
+        return X, y
+
+    def _validated(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Any]:
+        """Features and labels, checked by scikit-learn.
+
+        reset  whether their number of features, and names, are those of the model from now on
+        """
+        features, labels = validate_data(
+            self, X, y, accept_sparse="csr", dtype=float32, multi_output=True, reset=reset
+        )
+        return features, labels
 
     def _labeled(self, X: Any, y: Any, sample_weight: Any) -> Labeled:
         """Checked rows and labels as training takes them."""
@@ -616,38 +618,17 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         is_text = known.text is not None and are_texts(X)
         if is_text or (columns is not None and records_of(X) is not None):
             return features_of(X, known)
-        self._check_form(X)
+        _check_form(X)
         if columns is None or columns.text:
             return X
         numbers = validate_data(self, X, dtype=float64, reset=False, ensure_all_finite="allow-nan")
         return features_of_numbers(numbers, columns)
 
-    def _read(self, X: Any) -> Any:
-        """Training texts as counts of their words and pairs of words; other X as it is."""
-        self._check_form(X)
-        self._text: TextSchema | None = None
-        if not are_texts(X):
-            return X
-        check_texts(X)
-        words = text_features(TextFeatureSettings(), MemoryBudget("X"), None)
-        words.add(X)
-        counts, self._text = words.finish()
-        return counts
-
-    def _with_chosen_ngrams(self, data: Labeled) -> word_ngrams.Choice:
+    def _choose_ngrams(self, data: Labeled, seed: int) -> word_ngrams.Choice:
         """The data with pairs of words as features or without, as `embedx classify` chooses."""
         with reporter(self.verbose, OTHER_NAMES) as progress:
-            options = {**self._typed_settings(), "seed": self._seed()}
-            choice = word_ngrams.choose(data, self.objective, options, progress)
-        self._text = choice.data.schema.text
-        self.n_features_in_ = choice.data.n_features
-        return choice
-
-    def _check_form(self, X: Any) -> None:
-        """Raise an error for a text in place of a list, and for a broken sparse matrix."""
-        checks.require(checks.wrong_sparse(X), "X", "build the matrix anew")
-        if isinstance(X, str):
-            raise ValueError(f"X is the text {X[:40]!r}; give a list of texts")
+            options = {**self._typed_settings(), "seed": seed}
+            return word_ngrams.choose(data, self.objective, options, progress)
 
     def _features(self, X: Any) -> Any:
         """Checked features for the engine, in writable arrays; sparse with a hidden layer."""
@@ -732,11 +713,45 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return rows
 
 
+def _check_form(X: Any) -> None:
+    """Raise an error for a text in place of a list, and for a broken sparse matrix."""
+    checks.require(checks.wrong_sparse(X), "X", "build the matrix anew")
+    if isinstance(X, str):
+        raise ValueError(f"X is the text {X[:40]!r}; give a list of texts")
+
+
+def _with_words_counted(X: Any) -> tuple[Any, TextSchema | None]:
+    """Training texts as counts of their words and pairs of words, and how these were counted;
+    other X as it is, and None.
+    """
+    _check_form(X)
+    if not are_texts(X):
+        return X, None
+    check_texts(X)
+    words = text_features(TextFeatureSettings(), MemoryBudget("X"), None)
+    words.add(X)
+    return words.finish()
+
+
+def _classes_of(y: ndarray) -> ndarray:
+    """The labels of rows, sorted, without the empty ones."""
+    has_label = targets.has_label(y)
+    n_empty = np.count_nonzero(~has_label)
+    if n_empty:
+        warnings.warn(
+            f"{n_empty:,} of {len(y):,} training rows have no label and are not trained on",
+            # the caller of `fit`
+            stacklevel=5,
+        )
+    return np.unique(y[has_label])
+
+
 def _is_small(objective: Objective, data: Labeled) -> bool:
     """Whether lbfgs takes little memory and time."""
     n_rows = objective.n_rows(data.n_labels)
     n_values = data.features.nnz if data.is_sparse else data.features.size
-    return data.n_features * n_rows <= MAX_WEIGHTS and n_values * n_rows <= MAX_PRODUCTS
+    has_few_weights = data.n_features * n_rows <= MAX_WEIGHTS_FOR_LBFGS
+    return has_few_weights and n_values * n_rows <= MAX_PRODUCTS_FOR_LBFGS
 
 
 def _as_float64(arrays: Mapping[str, ndarray]) -> dict[str, ndarray]:

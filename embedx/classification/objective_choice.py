@@ -28,13 +28,19 @@ def new_objective(objective: type[Objective], options: Options) -> Objective:
     return objective(objective.Settings.from_options({**defaults, **options}))
 
 
-def default_objective(data: Labeled, options: Options) -> tuple[str, dict[str, Any]]:
+def default_objective(
+    data: Labeled, options: Options, *, of_logistic_regression: bool = False
+) -> tuple[str, dict[str, Any]]:
     """(name, settings) of the default objective for the data.
 
     Sparse weights and trees are for one-vs-all. On sparse features its squared hinge ranks best and
     costs least for several labels per row, and for one label per row if features are like words,
     but not if they are pixels (eval/results/defaults.md).
+
+    of_logistic_regression  take softmax wherever weights may be dense, as scikit-learn does
     """
+    if of_logistic_regression and not asks_for_sparse(options.get("weights")):
+        return "softmax", {}
     labels = chosen_labels(data.labels, str(options.get("labels", "all")))
     is_exact = options.get("sampler", ALL_ROWS) == ALL_ROWS
     has_hidden = options.get("hidden") or options.get("pretrained")

@@ -7,6 +7,7 @@ the text.
 
 import dataclasses
 import math
+from collections.abc import Mapping
 
 from embedx import objectives, optimizers, samplers
 from embedx.engine.encoders import ENCODERS
@@ -180,17 +181,17 @@ def configure(
 ) -> Configuration:
     """The configuration that options ask for.
 
-    A setting has the value of the first of these that has one:
+    A setting has the value of the first of these layers that has one:
 
-        given         options
+        given         objective, options
         start         the model of --start
         collapsed     --collapsed
         kind          the table of `defaults` for the kind of data
         recipe        `defaults`
-        subwords      --subwords, where the optimizer would be one whose rate stops falling
-        architecture  --architecture
-        objective     its `word_defaults`
-        default       what the setting is declared with
+        objective     --subwords, where the optimizer would be one whose rate stops falling; then
+                      --architecture; then the `word_defaults` of the objective
+
+    and else the one that it is declared with.
 
     objective  by default that of the model of --start, or of the kind of data
     defaults   such as those of a recipe
@@ -199,28 +200,34 @@ def configure(
     Raises `EmbedxError` for what is out of range or does not apply.
     """
     check_word_settings(options)
-    recipe: Options = defaults or {}
     start = started(options, model)
     graph = graph_settings(options)
     check_used(options, [("edge_separator", graph is not None, Setting("walks"))])
-    start_defaults: Record = {}
-    if start is not None and not is_collapsed:
-        start_defaults = start.defaults(options)
-    kind = kind_of_data(combined(options, start_defaults, recipe))
-    name = objective or _default_objective(start, kind)
+
+    layers: dict[str, Options] = {
+        "given": options if objective is None else {"objective": objective, **options},
+        "start": _start_defaults(start, options, is_collapsed),
+    }
+    recipe: Options = defaults or {}
+    kind = kind_of_data(combined(*layers.values(), recipe))
+    kind_defaults = {"objective": OBJECTIVE, **DEFAULTS[kind]}
+    name = combined(*layers.values(), kind_defaults)["objective"]
     objectives.check_applies(options, name)
     objective_class = objectives.find(name)
-
-    collapsed_defaults: Record = {}
     if is_collapsed:
-        collapsed_defaults = _collapsed_defaults(objective_class, options)
+        layers["collapsed"] = _collapsed_defaults(objective_class, options)
     else:
         unused = settings_of(CollapsedSettings)
         check_used(options, [(name, False, Setting("collapsed", True)) for name in unused])
-    before_kind = combined(options, start_defaults, collapsed_defaults)
-    chosen = combined(before_kind, DEFAULTS[kind], recipe)
-    values = combined(chosen, _objective_defaults(objective_class, chosen))
+    layers["kind"] = DEFAULTS[kind]
+    layers["recipe"] = recipe
+    chosen = combined(*layers.values())
     is_sized_by_text = not is_collapsed and _is_sized_by_text(objective_class, chosen)
+    layers["objective"] = _objective_defaults(objective_class, chosen)
+    values = combined(*layers.values())
+    if options.get("negatives") is not None and options.get("draws") is None:
+        # Given negatives decide how many are drawn for a block.
+        values.pop("draws", None)
 
     new_objective = objective_class(objective_class.Settings.from_options(values))
     settings = SkipGramSettings.from_options(values)
@@ -230,11 +237,12 @@ def configure(
         settings = dataclasses.replace(settings, sampler=objective_class.samplers()[0])
         collapsed = CollapsedSettings.from_options(values)
     else:
-        sampler = settings.sampler or in_order(new_objective)[0]
-        settings = dataclasses.replace(settings, sampler=sampler)
+        settings = _with_sampler_and_buckets(settings, new_objective)
         _check_effects(options, settings, new_objective)
-        settings = _completed(settings, None if is_sized_by_text else kind)
         _refuse(settings, new_objective)
+        if settings.learning_rate is None and not is_sized_by_text:
+            rate = usual_rate(settings.optimizer, kind)
+            settings = dataclasses.replace(settings, learning_rate=rate)
 
     phrases = PhraseSettings.from_options(values)
     if start is not None:
@@ -253,62 +261,57 @@ def configure(
         is_sized_by_text=is_sized_by_text,
     )
     configuration.new_sampler()  # refuses settings of other samplers
-    origins = _origins_of_kind(configuration, {"objective": objective, **before_kind})
-    inherited: Record = {}
-    if start is not None:
-        asked = {"objective": objective, **options}
-        inherited = _inherited(start, {"objective": name, **start_defaults}, asked)
-        origins |= dict.fromkeys(inherited, f"as in {start.path}")
-    return dataclasses.replace(configuration, origins=origins, inherited=inherited)
+    return _with_origins(configuration, layers)
 
 
-def _inherited(start: Start, settings: Record, asked: Options) -> Record:
-    """Those of the settings that come from the model to start from: they were not asked for."""
-    without_objective = {"objective"} if start.objective is None else set()
-    return {
-        name: value
-        for name, value in settings.items()
-        if asked.get(name) is None and name not in without_objective
-    }
+def _start_defaults(start: Start | None, options: Options, is_collapsed: bool) -> Record:
+    """The settings of the model to start from, and its objective; none without a model."""
+    if start is None:
+        return {}
+    defaults: Record = {}
+    if start.objective is not None:
+        defaults["objective"] = start.objective.name
+    # --collapsed refuses --start later.
+    return defaults if is_collapsed else defaults | start.defaults(options)
 
 
-def _completed(settings: SkipGramSettings, kind: str | None) -> SkipGramSettings:
-    """The settings with the number of buckets, and with the optimizer's learning rate for the kind
-    of data, unless that is None: the size of the text then chooses it.
-    """
+def _with_sampler_and_buckets(settings: SkipGramSettings, objective: Objective) -> SkipGramSettings:
+    """The settings with a sampler, and with the number of buckets if words have n-grams."""
+    sampler = settings.sampler or in_order(objective)[0]
+    buckets = settings.buckets
     if settings.ngrams is not None:
-        settings = dataclasses.replace(settings, buckets=settings.ngrams.n_buckets)
-    if settings.learning_rate is None and kind is not None:
-        rate = usual_rate(settings.optimizer, kind)
-        settings = dataclasses.replace(settings, learning_rate=rate)
-    return settings
+        buckets = settings.ngrams.n_buckets
+    return dataclasses.replace(settings, sampler=sampler, buckets=buckets)
 
 
-def _origins_of_kind(config: Configuration, decided: Options) -> dict[str, str]:
-    """The origin of each setting whose value is a default of the kind of data.
+def _with_origins(config: Configuration, layers: Mapping[str, Options]) -> Configuration:
+    """The configuration with what it inherits, and the reason of each setting that the model to
+    start from or the kind of data decides.
 
-    decided  values that come before these defaults
+    layers  those of `configure`, by name
     """
+    layer_of: dict[str, str] = {}
+    for layer, values in layers.items():
+        for name in values:
+            layer_of.setdefault(name, layer)
     used = {"objective", *config.record()}
-    return {
+    origins = {
         name: f"default for {config.kind}"
-        for name in DEFAULTS[config.kind]
-        if name in used and decided.get(name) is None
+        for name, layer in layer_of.items()
+        if layer == "kind" and name in used
     }
-
-
-def _default_objective(start: Start | None, kind: str) -> str:
-    """The name of the objective where none is given."""
-    if start is not None and start.objective is not None:
-        return start.objective.name
-    return str(DEFAULTS[kind].get("objective", OBJECTIVE))
+    inherited: Record = {}
+    if config.start is not None:
+        from_model = layers["start"].items()
+        inherited = {name: value for name, value in from_model if layer_of[name] == "start"}
+        origins |= dict.fromkeys(inherited, f"as in {config.start.path}")
+    return dataclasses.replace(config, origins=origins, inherited=inherited)
 
 
 def combined(*layers: Options) -> Record:
     """The values of all layers; of a setting that several have, the value of the first.
 
-    A learning rate is that of an optimizer, and a number of draws that of a number of negatives: a
-    layer's are left out below a layer with another optimizer, or with negatives.
+    A learning rate is that of an optimizer: a layer's is left out below a layer with another one.
     """
     values: Record = {}
     for layer in layers:
@@ -316,8 +319,6 @@ def combined(*layers: Options) -> Record:
         optimizer = layer.get("optimizer", SkipGramSettings.optimizer)
         if values.get("optimizer", optimizer) != optimizer:
             additions.pop("learning_rate", None)
-        if values.get("negatives") is not None:
-            additions.pop("draws", None)
         values |= additions
     return values
 
@@ -352,11 +353,11 @@ def _is_sized_by_text(objective: type[Objective], chosen: Options) -> bool:
 
 def _check_effects(options: Options, settings: SkipGramSettings, objective: Objective) -> None:
     """Raise `InapplicableError` if one of the options has no effect with the settings."""
-    draws = samplers.SAMPLERS[str(settings.sampler)].candidates in CANDIDATES_WITH_DRAWS
-    uses_negatives = draws or objective.traits.weighs_negatives
+    is_drawn = samplers.SAMPLERS[str(settings.sampler)].candidates in CANDIDATES_WITH_DRAWS
+    uses_negatives = is_drawn or objective.traits.weighs_negatives
     needs: list[tuple[str, bool, Text]] = [
         ("heldout_points", settings.heldout > 0, Setting("heldout")),
-        ("draws", draws, "a sampler that draws"),
+        ("draws", is_drawn, "a sampler that draws"),
         ("negatives", uses_negatives, "a sampler that draws"),
         ("buckets", settings.subwords is not None, Setting("subwords")),
     ]

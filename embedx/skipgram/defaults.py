@@ -15,8 +15,9 @@ WALKS = "walks"
 OBJECTIVE = "ns"
 
 # A new default for a kind of data is one line here: `"window": 3`. It comes before the default that
-# an objective has of its own: `"negatives": 10` would be for all objectives that draw, also for
-# those that declare another number.
+# an objective has of its own: `"negatives": 10` is for all objectives that have this setting, also
+# for mips, which declares 100, but draws as many for a block as its `draws` say. An objective
+# without the setting ignores the line, such as hs, the default for sessions, which draws nothing.
 DEFAULTS: dict[str, Record] = {
     TEXT: {},
     SESSIONS: {

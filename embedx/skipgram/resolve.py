@@ -1,7 +1,7 @@
 """Resolve the settings of word vectors that depend on the text.
 
 `configure` (configuration.py) decides what is known before the text is read. `resolve` is called
-once, when the text is counted, and leaves nothing open. Each rule chooses one setting.
+once, when the text is counted, and leaves nothing open. A rule is a function with its reason.
 """
 
 import dataclasses
@@ -24,7 +24,7 @@ from embedx.skipgram.settings import LARGE_TEXT, MAX_DRAWS, SkipGramSettings
 FEW_DRAWS = 32
 PAIRS_PER_MORE_DRAWS = 20
 # Pairs that a block may bring to the row of the most frequent word. It matters for vocabularies of
-# some dozen words, where a block of 16 centres holds each of them many times.
+# some dozen words, where a block holds each of them many times.
 PAIRS_PER_ROW = 30
 # A learning rate is warned of that is this many times the default, or as much below it.
 FAR_RATE = 30
@@ -134,6 +134,8 @@ def with_room_for_positive(draws: int) -> int:
 def warn_of_rate(config: Configuration, progress: Progress) -> None:
     """Warn of a learning rate that is far from the default: it may be meant for another
     optimizer.
+
+    config  not resolved: a rate that is None is chosen by the size of the text
     """
     settings = config.settings
     if settings.learning_rate is None:

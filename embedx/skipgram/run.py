@@ -165,9 +165,9 @@ class WordVectorsRun:
             n_tokens = int(corpus.counts[remap >= 0].sum())
             n_context = context_words(corpus.tokens, settings.window)
             text = CountedText(n_tokens, kept, n_context, sampler)
+            warn_of_rate(config, progress)
             settings, origins_in_text = resolve(config, text)
             origins = origins | origins_in_text
-            warn_of_rate(config, progress)
         config = replace(config, settings=settings)
         run = cls(corpus, config, vocabulary, remap, held_out, sampler, progress, origins)
         run.check_has_pairs()
