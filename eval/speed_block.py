@@ -44,11 +44,11 @@ def train_until(coefficients, sample, log_expected_count, run, workspace, chunk,
     block, next_block = workspace.block, workspace.next_block
     n_seen = skipgram.start_chunk(run, workspace, chunk)
     blocks.plan_block(sample, run, workspace, block, chunk.noise_key)
-    while block.sizes[blocks.N_CENTRES] > 0:
+    while block.sizes[blocks.N_CERTAIN] > 0:
         blocks.plan_block(sample, run, workspace, next_block, chunk.noise_key)
         n_h, n = (
             block.sizes[blocks.N_EXAMPLES],
-            block.sizes[blocks.N_CENTRES] + block.sizes[blocks.N_NOISE],
+            block.sizes[blocks.N_CERTAIN] + block.sizes[blocks.N_NOISE],
         )
         n_h_padded, n_w = gemm.round_up_to_tile(n_h), gemm.round_up_to_tile(n)
         work[0] += block.sizes[blocks.N_INPUTS] + n
@@ -96,7 +96,8 @@ def measure(job: Job, text: str) -> Result:
         strategy.compile(Silent())
         n_chunks, work = min(CHUNKS, strategy.n_chunks), np.zeros(2)
         chunks = [
-            strategy._arguments(strategy.workers[0], 1, chunk, 0.01) for chunk in range(n_chunks)
+            strategy._prepare_chunk(strategy.workers[0], 1, chunk, 0.01)
+            for chunk in range(n_chunks)
         ]
         functions = load_kernel(
             train_until,

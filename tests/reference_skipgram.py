@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 import reference
 
+from embedx.engine.blocks import MERGED, PER_PAIR, SUMMED
 from embedx.engine.encoders import SKIPGRAM
-from embedx.engine.select import JOINT, SINGLE, SUMMED
 from embedx.engine.skipgram import LONGEST_STEP, SECOND_ORDER
 from embedx.kernels.batch import Batch
 from embedx.samplers.alias import draw
@@ -68,7 +68,7 @@ def examples_of(pairs, kept, encoder):
 
 
 def lines_of_draws(met, centres, noise, log_expected, form, keeps_accidental_hits):
-    """An input that met each centre `met` times; `noise` is how often each word was drawn; JOINT
+    """An input that met each centre `met` times; `noise` is how often each word was drawn; MERGED
     ones draw no centre.
     """
     words = [*centres, *noise]
@@ -87,7 +87,7 @@ def lines_of_draws(met, centres, noise, log_expected, form, keeps_accidental_hit
                 log_counts,
             )
         ]
-    if form == JOINT:
+    if form == MERGED:
         certain = [0 if met[y] else 1 for y in centres]
         return [
             Line(
@@ -114,7 +114,7 @@ def lines_of_draws(met, centres, noise, log_expected, form, keeps_accidental_hit
 def lines_of_all(met, n_rows, form, keeps_accidental_hits):
     """The same where all rows compete."""
     n_pairs = sum(met.values())
-    labels_of_examples = [{y: n} for y, n in met.items()] if form == SINGLE else [met]
+    labels_of_examples = [{y: n} for y, n in met.items()] if form == PER_PAIR else [met]
     noise_count = n_pairs if form == SUMMED else 1
     return [
         Line(
@@ -177,7 +177,7 @@ def blocks_of(setup, start, stop):
             int(draw(setup.alias, setup.noise_key, np.uint64(plan.n_draws * number + i)))
             for i in range(plan.n_draws)
         ]
-        noise = Counter(word for word in drawn if plan.form != JOINT or word not in centres)
+        noise = Counter(word for word in drawn if plan.form != MERGED or word not in centres)
         if setup.sampler == "path":
             rows = [
                 int(k)
@@ -262,11 +262,11 @@ class Naive:
         max_pairs = max(uses.values())
         of_inputs, of_rows = np.sum(h**2, axis=1), np.sum(free**2, axis=1)
         of_inputs_most, of_rows_most = (
-            LONGEST_STEP / square if self.objective.kind == "proximal" else np.inf
+            LONGEST_STEP / square if self.objective.step == "proximal" else np.inf
             for square in (min(of_rows.sum(), 4 * max_pairs * of_rows.max()), of_inputs.sum())
         )
         max_length = np.inf
-        if self.objective.kind == "proximal":
+        if self.objective.step == "proximal":
             max_length = np.sqrt(SECOND_ORDER * LONGEST_STEP)
         input_rates = np.array(
             [self.rates(self.input_state[self.parts[k]], lr, of_inputs_most).mean() for k in words]

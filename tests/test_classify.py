@@ -57,7 +57,7 @@ def test_every_objective_learns_with_every_sampler(objective):
     kinds of input take turns.
     """
     # these data are too few for the hundred that suits real ones
-    batch = 10 if objective.kind == "gradient" else None
+    batch = 10 if objective.step == "gradient" else None
     first = list(OBJECTIVES.values()).index(objective)
     for i, sampler in enumerate(samplers(objective, dense=True), first):
         kind = ("dense", "hidden", "hidden" if sampler == "search" else "sparse")[i % 3]

@@ -28,7 +28,7 @@ from tests.support.label_training import train
 from tests.support.refusals import refused, refused_data
 from tests.support.resolving import resolved
 
-STEP = of(lambda o: o.kind == "proximal")
+STEP = of(lambda o: o.step == "proximal")
 PATH, COLUMNS, DRAWN = (REPRESENTATIVES[way] for way in ("path", "columns", "drawn"))
 WRONG = {
     "sampler": (

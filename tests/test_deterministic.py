@@ -94,7 +94,7 @@ def test_classifiers_are_the_same_by_any_number_of_threads(name):
 
 @pytest.mark.parametrize("hidden", [0, 6])
 @pytest.mark.parametrize(
-    "name", [name for name in REPRESENTATIVES if OBJECTIVES[name].kind != "proximal"]
+    "name", [name for name in REPRESENTATIVES if OBJECTIVES[name].step != "proximal"]
 )
 def test_classifiers_on_sparse_features_are_the_same_by_any_number_of_threads(name, hidden):
     by_threads(topics_run, name, batch_size=64, **({"hidden": hidden} if hidden else {}))

@@ -26,11 +26,11 @@ from tests.support.label_training import train
 from tests.support.refusals import refused, refused_data
 
 PATH = of(lambda objective: "path" in objective.candidates)
-PROXIMAL = of(lambda objective: objective.kind == "proximal")
+PROXIMAL = of(lambda objective: objective.step == "proximal")
 WITH_DISTANCES = [
     name
     for name, objective in OBJECTIVES.items()
-    if "path" not in objective.candidates and objective.kind == "gradient"
+    if "path" not in objective.candidates and objective.step == "gradient"
 ]
 N = 5
 N_LABELS = 7

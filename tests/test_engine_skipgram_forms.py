@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from reference import NAIVE_OPTIMIZERS
 
-from embedx.engine.select import JOINT, SINGLE, SUMMED
+from embedx.engine.blocks import MERGED, PER_PAIR, SUMMED
 from embedx.objectives import OBJECTIVES
 from embedx.optimizers import OPTIMIZERS
 from tests.support.objectives import make
@@ -15,7 +15,7 @@ from tests.support.skipgram_setup import Setup
 
 FORMS = {
     SUMMED: [("ns", {"negatives": 4}), ("nce", {"negatives": 4})],
-    JOINT: [
+    MERGED: [
         ("ar", {}),
         ("umax", {}),
         ("implicit", {}),
@@ -24,7 +24,7 @@ FORMS = {
         ("scgd", {}),
         ("complementary-sum", {}),
     ],
-    SINGLE: [
+    PER_PAIR: [
         ("ove", {}),
         ("sampled-softmax", {}),
         ("sampled-softmax", {"keep_hits": True}),
@@ -60,7 +60,7 @@ def test_the_bits_of_all_paths_to_the_centres_of_a_block_are_counted(n_words, bl
 
 @pytest.mark.parametrize(("n_words", "block_size"), [(12, 0), (130, 5), (71, 64)])
 @pytest.mark.parametrize(
-    ("name", "form"), [("softmax", JOINT), ("ar", JOINT), ("ns", SUMMED), ("ova", SINGLE)]
+    ("name", "form"), [("softmax", MERGED), ("ar", MERGED), ("ns", SUMMED), ("ova", PER_PAIR)]
 )
 def test_all_rows_are_candidates_however_many_there_are(name, form, n_words, block_size):
     """More than are looked at together, and of neither a whole number of tiles."""
@@ -107,7 +107,7 @@ ADAPTIVE = [
     for optimizer in NAIVE_OPTIMIZERS
     for name, sampler in EVERY_WAY
     if optimizer != "sgd"
-    and (OBJECTIVES[name].kind != "proximal" or OPTIMIZERS[optimizer].keeps != "per_coordinate")
+    and (OBJECTIVES[name].step != "proximal" or OPTIMIZERS[optimizer].keeps != "per_coordinate")
 ]
 
 

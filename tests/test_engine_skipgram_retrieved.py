@@ -10,7 +10,7 @@ import pytest
 from reference_skipgram import Block, Example, Naive, examples_of, groups_of, lines_of_draws
 
 from embedx.engine import blocks, loading, skipgram as engine, skipgram_retrieved as retrieved
-from embedx.engine.select import JOINT
+from embedx.engine.blocks import MERGED
 from embedx.objectives.ldgs import Ldgs
 from embedx.runtime.progress import Silent
 from embedx.samplers.alias import draw
@@ -98,7 +98,7 @@ class Retrieving(Setup):
                 Example(
                     key,
                     contexts,
-                    lines_of_draws(met, certain, noise, self.draws.log_expected, JOINT, False),
+                    lines_of_draws(met, certain, noise, self.draws.log_expected, MERGED, False),
                 )
                 for key, contexts, met in gathered
             ]
@@ -158,7 +158,7 @@ def test_the_estimate_of_the_normaliser_is_unbiased_for_any_found_rows(n_certain
         workspace[:] = 0
         for k in range(n_certain):
             block.candidates[k], workspace[k] = k, (1, k)
-        block.sizes[blocks.N_CENTRES] = n_certain
+        block.sizes[blocks.N_CERTAIN] = n_certain
         retrieved._add_tail(np.array(drawn, dtype=np.int32), 2, retrieval_workspace, block)
         noise = range(n_certain, n_certain + block.sizes[blocks.N_NOISE])
         rows = block.candidates[list(noise)]

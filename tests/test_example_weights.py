@@ -31,7 +31,7 @@ SCORING_ALL_ROWS = [
     name
     for name, objective in OBJECTIVES.items()
     if "all" in objective.samplers()
-    and objective.kind == "gradient"
+    and objective.step == "gradient"
     and not objective.state_width
     and not objective.uniforms_width
 ]
@@ -138,7 +138,7 @@ def test_weights_of_2_are_twice_the_rate_of_plain_steps(objective, is_sparse, ba
     labels = Labels(np.minimum(np.arange(2 * len(y) + 1), len(y)), y.astype(np.int32))
     x = np.concatenate([x, np.zeros_like(x)])
     data = Labeled(csr_matrix(x) if is_sparse else x, labels, 5)
-    if OBJECTIVES[objective].kind == "proximal":
+    if OBJECTIVES[objective].step == "proximal":
         batch_size = 1
     steps = {"optimizer": "sgd", "bias": "zero", "epochs": 3, "batch_size": batch_size}
     weights = np.repeat([1.0, 1e-12], len(y))
@@ -168,7 +168,7 @@ def recall_of_last(classifier, x, y):
 @pytest.mark.parametrize("optimizer", [None, *STEPS])
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_balanced_weights_find_more_of_a_rare_label(objective, optimizer):
-    if OBJECTIVES[objective].kind == "proximal" and optimizer not in (None, "sgd"):
+    if OBJECTIVES[objective].step == "proximal" and optimizer not in (None, "sgd"):
         pytest.skip("proximal steps are those of sgd")
     x, y = imbalanced()
     settings = {"optimizer": optimizer, "epochs": 30}

@@ -534,7 +534,7 @@ def test_a_single_label_is_no_divergence():
         1,
     )
     for name, objective in OBJECTIVES.items():
-        if objective.kind == "gradient":
+        if objective.step == "gradient":
             assert not labels_at(name, single, 1.0)[1].lowered_rates
 
 

@@ -14,9 +14,8 @@ import pytest
 import reference_state
 from scipy.optimize import minimize
 
-from embedx.engine.select import SUMMED
+from embedx.engine.blocks import SUMMED, form_of
 from embedx.kernels.random import stream_key
-from embedx.skipgram.strategies import form_of
 from embedx.testing.objectives import Candidates, Conditions, evaluate
 from tests.support.objectives import make
 from tests.support.skipgram_setup import Setup

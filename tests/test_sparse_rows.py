@@ -58,7 +58,7 @@ def strategy(data, name, weights, sampler=None, optimizer=None, **options):
         "weights": weights,
         "batch_size": 7,
     }
-    if objective_class.kind == "proximal":
+    if objective_class.step == "proximal":
         settings_of_test |= {"batch_size": 1, "optimizer": "sgd"}
     settings = resolved(ClassifySettings(**settings_of_test | options), objective, data)
     counts = np.bincount(data.labels.ids, minlength=data.n_labels).astype(np.int64)
@@ -139,7 +139,7 @@ def test_sparse_rows_are_dense_ones_masked_to_their_support_step_by_step(
     name, sampler, optimizer, size
 ):
     objective_class = objectives.find(name)
-    optimizer = "sgd" if objective_class.kind == "proximal" else optimizer
+    optimizer = "sgd" if objective_class.step == "proximal" else optimizer
     # A step of its own looks ahead at how far each row moves, which is less for a masked one: then
     # every row has all features.
     is_whole = objective_class.traits.uses_score_gain

@@ -142,7 +142,7 @@ def test_a_rate_that_stops_falling_is_not_the_default_of_subwords():
 GRADIENTS = [
     (name, sampler)
     for name, sampler in EVERY_WAY
-    if make(name).kind == "gradient"
+    if make(name).step == "gradient"
     and make(name).state_width == 0
     and make(name).traits.stable
     and sampler != "search"

@@ -181,7 +181,7 @@ class MinibatchTraining(Strategy):
             uniforms_width=objective.uniforms_width,
             sum_over=self.sum_over,
             one_label=settings.labels == "one",
-            in_turn=objective.kind == "proximal",
+            in_turn=objective.step == "proximal",
             **drawing,
         )
         n_candidates = max(drawing.get("n_draws", self.n_rows), 1)

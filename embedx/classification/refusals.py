@@ -41,7 +41,7 @@ def refuse_proximal(settings: ClassifySettings, problem: Problem) -> SettingErro
         1,
         "mean",
     )
-    if problem.objective.kind != "proximal" or is_plain:
+    if problem.objective.step != "proximal" or is_plain:
         return None
     remedy = (
         "use ",
@@ -100,7 +100,7 @@ def refuse_distances(settings: ClassifySettings, problem: Problem) -> SettingErr
     if samplers.SAMPLERS[str(settings.sampler)].candidates == "path":
         no_labels = f"the output vectors of {objective.name} are not those of labels"
         return SettingError("score", EUCLIDEAN, no_labels, "use another objective")
-    if objective.kind == "proximal":
+    if objective.step == "proximal":
         needs = f"the steps of {objective.name} are for inner products"
         return SettingError("score", EUCLIDEAN, needs, "use another objective")
     if settings.optimizer == Lbfgs.name:

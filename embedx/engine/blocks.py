@@ -7,7 +7,7 @@ noise words. As in word2vec.c, context words are the inputs, and a centre is wha
     examples    vectors h computed from the inputs (`encoders`): one for each input (skip-gram), or
                 one for the contexts of each centre (CBOW)
     candidates  output rows: the distinct centres, then the distinct noise words; a noise word may
-                equal a centre, unless the form is JOINT
+                equal a centre, unless the form is MERGED
     label[e, k] the number of pairs of example e whose positive is candidate k
 
 With a tree the candidates are the distinct nodes on the paths to the centres; label[e, k] counts
@@ -15,16 +15,15 @@ the pairs whose bit at node k is 1, bit_zero_count[e, k] those whose bit is 0. I
 candidates, candidate k is row k, drawn once. Retrieved rows are appended later
 (`skipgram_retrieved`).
 
-`BlockPlan.form` says how an objective gets the pairs of a block (`embedx.skipgram.strategies`
-chooses it):
+`BlockPlan.form` says how an objective gets the pairs of a block (`form_of` chooses it):
 
-    form     rows of the batch                                        for objectives with
-    SUMMED   one per example; noise counts once for each of its       `positives` "summed"
-             pairs
-    JOINT    one per example; noise counts once, and the other        `merges_pairs`,
-             centres of the block are certain negatives. With a       `pairs_as_set`
-             tree, the bits of all its pairs
-    SINGLE   one per distinct positive of an example, with the noise  neither
+    form      rows of the batch                                        for objectives with
+    SUMMED    one per example; noise counts once for each of its       `positives` "summed"
+              pairs
+    MERGED    one per example; noise counts once, and the other        `merges_pairs`,
+              centres of the block are certain negatives. With a       `pairs_as_set`
+              tree, the bits of all its pairs
+    PER_PAIR  one per distinct positive of an example, with the noise  neither
 
 With `block_size` = 0 noise is drawn for each skip-gram pair separately: a block is then one input
 and one centre, as in word2vec.c.
@@ -36,8 +35,8 @@ import numpy as np
 from numpy import float32, int32, int64, ndarray
 
 from embedx.engine.encoders import SKIPGRAM, examples_of, start_examples
-from embedx.engine.select import JOINT
 from embedx.kernels import ONE, SIMD_WIDTH, TILE, by_address, clear, kernel_part, padded
+from embedx.objectives.contract import Objective
 from embedx.optimizers.contract import UpdateRule
 from embedx.text.subsampling import WHOLE_SENTENCE
 
@@ -46,7 +45,7 @@ from embedx.text.subsampling import WHOLE_SENTENCE
 SCORE_PADDING = 2 * SIMD_WIDTH
 # Entries of the filter that tells whether a row may have been seen in this block.
 FILTER_SIZE = 2048
-N_INPUTS, N_EXAMPLES, N_CENTRES, N_NOISE, N_PAIRS = range(5)  # places in `Block.sizes`
+N_INPUTS, N_EXAMPLES, N_CERTAIN, N_NOISE, N_PAIRS = range(5)  # places in `Block.sizes`
 # Places in the cursor of a chunk: the number of its words; the next centre; the end of the centres;
 # where each pair is a block, the next context of that centre; and the number of random numbers
 # drawn (with a tree, of blocks planned).
@@ -54,6 +53,11 @@ N_WORDS, CENTRE, END, CONTEXT, N_DRAWN = range(5)
 NOWHERE = 1 << 30  # beyond all columns
 DRAWN, PATH, ALL, RETRIEVED = range(4)
 CANDIDATES = {"drawn": DRAWN, "path": PATH, "all": ALL, "retrieved": RETRIEVED}
+PER_PAIR, MERGED, SUMMED = range(3)  # of `BlockPlan.form`
+# Arguments of a sampler (`samplers.contract`): draws do not depend on an input, and no row is
+# excluded from them.
+NO_KEY = -1
+NONE_EXCLUDED = 0
 
 
 @by_address
@@ -66,13 +70,13 @@ class BlockPlan(NamedTuple):
     n_draws: int
     n_rows: int  # output rows
     candidates: int  # DRAWN, PATH, ALL or RETRIEVED
-    form: int  # SINGLE, JOINT or SUMMED
+    form: int  # PER_PAIR, MERGED or SUMMED
     keeps_accidental_hits: bool
     uses_log_expected_count: bool
     uses_score_gain: bool
     bias: int  # the column of the biases, where every input is 1; -1 without biases
     optimizer: UpdateRule
-    # Steps are proximal: their rates are at most `SkipGramWorkspace.max_rate`.
+    # Steps are proximal: their rates are at most those of `SkipGramWorkspace`.
     is_proximal: bool
 
 
@@ -80,8 +84,9 @@ class BlockPlan(NamedTuple):
 class Block(NamedTuple):
     """The rows of one planned block.
 
-    `sizes` are n_inputs, n_examples, n_centres (with a tree the nodes, or all rows), n_noise,
-    n_pairs.
+    `sizes` are n_inputs, n_examples, n_certain, n_noise and n_pairs. Candidates are n_certain that
+    are not drawn (the distinct centres, with a search also the rows found; with a tree the nodes;
+    or all rows), then n_noise that are.
     """
 
     sizes: ndarray  # int64 (5,)
@@ -112,6 +117,15 @@ class Block(NamedTuple):
 def round_up_to_padding(n):
     """n rounded up to a multiple of SCORE_PADDING."""
     return (n + SCORE_PADDING - 1) // SCORE_PADDING * SCORE_PADDING
+
+
+def form_of(objective: Objective) -> int:
+    """How the objective gets the pairs of a block."""
+    if objective.positives == "summed":
+        return SUMMED
+    if objective.traits.merges_pairs or objective.traits.pairs_as_set:
+        return MERGED
+    return PER_PAIR
 
 
 def max_inputs(plan: BlockPlan) -> int:
@@ -148,7 +162,7 @@ def new_block(plan: BlockPlan, longest_path: int) -> Block:
         candidates[: plan.n_rows] = np.arange(plan.n_rows)
         drawn[:, : plan.n_rows] = 1
     is_skipgram = plan.encoder == SKIPGRAM  # an example is an input, with the same word and pairs
-    has_spans = plan.candidates == PATH or (plan.candidates == DRAWN and plan.form != JOINT)
+    has_spans = plan.candidates == PATH or (plan.candidates == DRAWN and plan.form != MERGED)
     width = 0 if is_skipgram else padded(n_inputs)
     return Block(
         sizes=np.zeros(5, int64),
@@ -174,9 +188,9 @@ def new_block(plan: BlockPlan, longest_path: int) -> Block:
 
 
 @kernel_part
-def plan_block(sample, run, workspace, block, noise_key):
-    """Fill `block` with the rows of the next block; its n_centres is 0 when no centre is left."""
-    plan = run.plan
+def plan_block(sample, shared, workspace, block, noise_key):
+    """Fill `block` with the rows of the next block; its n_certain is 0 when no centre is left."""
+    plan = shared.plan
     words = workspace.words
     cursor = workspace.cursor
     if plan.block_size == 0:
@@ -188,14 +202,15 @@ def plan_block(sample, run, workspace, block, noise_key):
         n_centres = max(min(plan.block_size, cursor[END] - cursor[CENTRE]), 0)
         begin, end = _span(words, plan.window, cursor[N_WORDS], first, n_centres)
         cursor[CENTRE] += n_centres
+    n_certain = 0
     n_noise = 0
     if n_centres > 0:
-        n_centres = _add_pairs(run, workspace, block, first, n_centres, begin, end)
+        n_certain = _add_pairs(shared, workspace, block, first, n_centres, begin, end)
         cursor[N_DRAWN] += plan.candidates == PATH
         if plan.candidates == DRAWN:
-            n_noise = _add_noise(sample, run, workspace, block, n_centres, noise_key)
+            n_noise = _add_noise(sample, shared, workspace, block, n_certain, noise_key)
     block.sizes[N_INPUTS] = end - begin
-    block.sizes[N_CENTRES] = n_centres
+    block.sizes[N_CERTAIN] = n_certain
     block.sizes[N_NOISE] = n_noise
 
 
@@ -236,13 +251,13 @@ def _next_pair(words, cursor):
 
 
 @kernel_part
-def _add_pairs(run, workspace, block, first, n_centres, begin, end):
+def _add_pairs(shared, workspace, block, first, n_centres, begin, end):
     """Write the inputs words[begin:end] and the pairs of words[first:first + n_centres]; return
     the number of candidates so far.
 
     Clears all label columns that centres may use: a longer block before may have left labels there.
     """
-    plan = run.plan
+    plan = shared.plan
     words = workspace.words
     is_path = plan.candidates == PATH
     is_all = plan.candidates == ALL
@@ -265,7 +280,7 @@ def _add_pairs(run, workspace, block, first, n_centres, begin, end):
     for y in range(first, first + n_centres):
         n_own = examples_of(plan.encoder, block, words, y, y - first, begin, end)
         if is_path:
-            n = _add_path(run.sampler_data, workspace, block, int64(words.word[y]), n_own, n)
+            n = _add_path(shared.sampler_data, workspace, block, int64(words.word[y]), n_own, n)
             for i in range(n_own):
                 block.n_pairs[block.own[i]] += 1
         else:
@@ -332,30 +347,36 @@ def _add_path(paths, workspace, block, word, n_own, n):
 
 
 @kernel_part
-def _add_noise(sample, run, workspace, block, n_centres, noise_key):
-    """Draw the noise of a block, behind its n_centres first candidates; return the number of
+def _add_noise(sample, shared, workspace, block, n_certain, noise_key):
+    """Draw the noise of a block, behind its certain candidates; return the number of
     distinct noise rows.
     """
-    plan = run.plan
+    plan = shared.plan
     cursor = workspace.cursor
     seen = workspace.seen
     clear(block.drawn, 0, block.drawn.shape[1])
     first = cursor[N_DRAWN]
-    # Draws are searched among the candidates from here on; in JOINT a drawn centre is no noise.
-    first_sought = n_centres
-    if plan.form == JOINT:
+    # Draws are searched among the candidates from here on; in MERGED a drawn centre is no noise.
+    first_sought = n_certain
+    if plan.form == MERGED:
         first_sought = 0
-        for k in range(n_centres):
+        for k in range(n_certain):
             seen[block.candidates[k] % FILTER_SIZE] = first
     n_drawn = sample(
-        run.sampler_data, -1, noise_key, np.uint64(first), plan.n_draws, 0, workspace.sampling
+        shared.sampler_data,
+        NO_KEY,
+        noise_key,
+        np.uint64(first),
+        plan.n_draws,
+        NONE_EXCLUDED,
+        workspace.sampling,
     )
-    n = n_centres
+    n = n_certain
     for d in range(n_drawn):
         row = int64(workspace.sampling.rows[d])
-        n = _count_draw(block, row, first_sought, n_centres, n, seen, first, first + d)
+        n = _count_draw(block, row, first_sought, n_certain, n, seen, first, first + d)
     cursor[N_DRAWN] += n_drawn
-    return n - n_centres
+    return n - n_certain
 
 
 @kernel_part
@@ -368,7 +389,7 @@ def _place(row, rows, first, last):
 
 
 @kernel_part
-def _count_draw(block, row, first_sought, n_centres, n, seen, first_draw, this_draw):
+def _count_draw(block, row, first_sought, n_certain, n, seen, first_draw, this_draw):
     """Count one draw of `row`, unless it is a centre that is searched; return the number of
     candidates.
 
@@ -377,7 +398,7 @@ def _count_draw(block, row, first_sought, n_centres, n, seen, first_draw, this_d
     slot = row % FILTER_SIZE
     k = _place(row, block.candidates, first_sought if seen[slot] >= first_draw else n, n)
     if k < n:
-        if k >= n_centres:
+        if k >= n_certain:
             block.drawn[0, k] += ONE
         return n
     seen[slot] = this_draw

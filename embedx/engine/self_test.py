@@ -19,7 +19,6 @@ from numpy import float32, int32, int64, ndarray
 from embedx.engine import blocks, skipgram
 from embedx.engine.encoders import SKIPGRAM
 from embedx.engine.loading import compiled_functions
-from embedx.engine.select import SUMMED
 from embedx.errors import EmbedxError
 from embedx.kernels.compiled import TESTED
 from embedx.kernels.random import stream_key
@@ -103,7 +102,7 @@ def _setup() -> tuple[skipgram.SkipGramTables, tuple[Any, ...], Any, Any]:
         n_draws=n_draws,
         n_rows=N_WORDS,
         candidates=blocks.CANDIDATES[sampler.candidates],
-        form=SUMMED,
+        form=blocks.SUMMED,
         keeps_accidental_hits=objective.traits.keeps_accidental_hits,
         uses_log_expected_count=objective.traits.uses_log_expected_count,
         uses_score_gain=objective.traits.uses_score_gain,
@@ -112,11 +111,11 @@ def _setup() -> tuple[skipgram.SkipGramTables, tuple[Any, ...], Any, Any]:
         is_proximal=False,
     )
     constants = objective.constants(n_draws, N_WORDS)
-    run = skipgram.SharedInputs(tables, stream, sampler.data(n_draws), constants, plan)
+    shared = skipgram.SharedInputs(tables, stream, sampler.data(n_draws), constants, plan)
     stride = tables.inputs.rows.shape[1]
     workspace = skipgram.new_workspace(plan, N_TOKENS, stride, 1, objective.uniforms_width)
     chunk = skipgram.Chunk(0, N_TOKENS, float32(0.1), stream_key(1, 0), stream_key(1, 0, 7))
-    return tables, (run, workspace, chunk), objective, sampler
+    return tables, (shared, workspace, chunk), objective, sampler
 
 
 if __name__ == "__main__":

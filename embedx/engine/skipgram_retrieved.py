@@ -18,7 +18,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy import int32, int64, ndarray
 
-from embedx.engine.blocks import N_CENTRES, N_DRAWN, N_INPUTS, N_NOISE, round_up_to_padding
+from embedx.engine.blocks import (
+    N_CERTAIN,
+    N_DRAWN,
+    N_INPUTS,
+    N_NOISE,
+    NO_KEY,
+    NONE_EXCLUDED,
+    round_up_to_padding,
+)
 from embedx.engine.subwords import fetch_word
 from embedx.kernels import (
     ONE,
@@ -96,15 +104,21 @@ def new_retrieval_workspace(
 
 
 @kernel_part
-def add_candidates(sample, run, retrieval, workspace, finding, block, noise_key):
+def add_candidates(sample, shared, retrieval, workspace, finding, block, noise_key):
     """Append the rows found for a planned block's inputs to its centres, then `plan.n_draws` draws,
     the tail, as its noise.
     """
-    _add_found(run.tables, retrieval, finding, block)
+    _add_found(shared.tables, retrieval, finding, block)
     first = workspace.cursor[N_DRAWN]
     sampling = workspace.sampling
     n_drawn = sample(
-        run.sampler_data, -1, noise_key, np.uint64(first), run.plan.n_draws, 0, sampling
+        shared.sampler_data,
+        NO_KEY,
+        noise_key,
+        np.uint64(first),
+        shared.plan.n_draws,
+        NONE_EXCLUDED,
+        sampling,
     )
     _add_tail(sampling.rows, n_drawn, finding, block)
     workspace.cursor[N_DRAWN] += n_drawn
@@ -129,7 +143,7 @@ def _add_found(tables, retrieval, finding, block):
     finding.clock[0] += 1
     found = retrieval.found
     n = 0
-    for k in range(block.sizes[N_CENTRES]):
+    for k in range(block.sizes[N_CERTAIN]):
         n = _join(int64(block.candidates[k]), n, finding, block)
     for j in range(block.sizes[N_INPUTS]):
         if block.n_uses[j] > 0:
@@ -140,13 +154,13 @@ def _add_found(tables, retrieval, finding, block):
             found.uses[word] += 1
             for k in range(found.n[word]):
                 n = _join(int64(found.rows[word, k]), n, finding, block)
-    block.sizes[N_CENTRES] = n
+    block.sizes[N_CERTAIN] = n
 
 
 @kernel_part
 def _add_tail(rows, n_drawn, finding, block):
     """Count the draws of the rows that are not certain; those that are count once."""
-    n = n_certain = block.sizes[N_CENTRES]
+    n = n_certain = block.sizes[N_CERTAIN]
     clear(block.drawn, 0, round_up_to_padding(n_certain + n_drawn))
     block.drawn[0, :n_certain] = 1
     for d in range(n_drawn):

@@ -167,7 +167,7 @@ def needs(objective: type[Objective]) -> str:
         (f"{states} per input", objective.state_width > 0),
         (f"{numbers} per example", objective.uniforms_width > 0),
         ("the norm of the input vector", traits.uses_score_gain),
-        ("its own update step", objective.kind == "proximal"),
+        ("its own update step", objective.step == "proximal"),
     ]
     return ", ".join(need for need, holds in conditions if holds) or "-"
 

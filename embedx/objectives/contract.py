@@ -102,7 +102,10 @@ from embedx.settings import Options, Settings, param
 
 
 class SampledSettings(Settings, by_set=True):
-    """Settings of every objective whose negatives are drawn."""
+    """Settings of every objective whose negatives are drawn.
+
+    Those of subclasses are given by --set, too, unless their `param` has `by_set=False`.
+    """
 
     negatives: int = param(
         5, "number of negatives drawn for each positive", at_least=1, by_set=False
@@ -213,7 +216,7 @@ class Objective(abc.ABC):
     # ---- the loss
 
     # "proximal": z is overwritten by the proximal step divided by -lr.
-    kind: Literal["gradient", "proximal"] = "gradient"
+    step: Literal["gradient", "proximal"] = "gradient"
     positives: Literal["single", "joint", "summed"] = "single"
     # Kinds of samplers that it takes; the first is the default.
     candidates: tuple[Candidates, ...] = ("drawn", "all")

@@ -281,6 +281,6 @@ class Implicit(LocalObjective):
         "block_size": 16,
         "draws": 64,
     }
-    kind = "proximal"
+    step = "proximal"
     candidates = ("drawn",)
     traits = Traits(bound=True, uses_score_gain=True)

@@ -23,7 +23,7 @@ from embedx.settings import param
 LOSS = "margin, or log(sum_found e^z_k) - z_y; words: log(sum_found e^z_k + sum_drawn e^x_k) - z_y"
 
 
-class FoundSettings(IndexSettings, by_set=True):
+class FoundSettings(IndexSettings):
     """Settings of the search, and of the rows drawn before it begins."""
 
     negatives: int = param(
@@ -31,7 +31,7 @@ class FoundSettings(IndexSettings, by_set=True):
     )
 
 
-class SearchSettings(FoundSettings, by_set=True):
+class SearchSettings(FoundSettings):
     """Settings of the search, and of the loss among the candidates."""
 
     loss: str = param(

@@ -399,7 +399,7 @@ def _refuse(settings: SkipGramSettings, objective: Objective) -> None:
             "use 1 or more",
         )
     optimizer = optimizers.find(settings.optimizer, WORDS)
-    if objective.kind == "proximal" and optimizer.keeps == "per_coordinate":
+    if objective.step == "proximal" and optimizer.keeps == "per_coordinate":
         raise SettingError(
             "optimizer",
             settings.optimizer,
@@ -468,7 +468,7 @@ def collapses(objective: Objective) -> bool:
     logarithms of probabilities.
     """
     is_stateless = objective.state_width == 0 and objective.uniforms_width == 0
-    if not is_stateless or objective.kind != "gradient":
+    if not is_stateless or objective.step != "gradient":
         return False
     if objective.candidates == ("all",) and objective.traits.merges_pairs:
         return True

@@ -13,7 +13,6 @@ from embedx import optimizers
 from embedx.engine import blocks, skipgram as engine, skipgram_retrieved as retrieved
 from embedx.engine.encoders import ENCODERS, pairs_of_centre
 from embedx.engine.loading import load_kernel
-from embedx.engine.select import JOINT, SINGLE, SUMMED
 from embedx.errors import Setting
 from embedx.kernels import stream_key
 from embedx.objectives.contract import Objective
@@ -82,13 +81,6 @@ def empty_tables(
     return engine.SkipGramTables(inputs, outputs, state, n_updates)
 
 
-def form_of(objective: Objective) -> int:
-    """How the objective gets the pairs of a block."""
-    if objective.positives == "summed":
-        return SUMMED
-    return JOINT if objective.traits.merges_pairs or objective.traits.pairs_as_set else SINGLE
-
-
 def block_plan(
     objective: Objective,
     settings: Any,
@@ -102,7 +94,7 @@ def block_plan(
     n_around  context words of a centre, in the mean
     """
     n_draws = settings.draws if candidates == "drawn" else 0
-    is_proximal = objective.kind == "proximal"
+    is_proximal = objective.step == "proximal"
     if is_proximal:
         max_gradient = math.inf
     elif n_draws:
@@ -117,7 +109,7 @@ def block_plan(
         n_draws=n_draws,
         n_rows=n_rows,
         candidates=blocks.CANDIDATES[candidates],
-        form=form_of(objective),
+        form=blocks.form_of(objective),
         keeps_accidental_hits=objective.traits.keeps_accidental_hits,
         uses_log_expected_count=objective.traits.uses_log_expected_count,
         uses_score_gain=objective.traits.uses_score_gain,
@@ -199,13 +191,13 @@ class Streamed(Strategy):
         return {THREADS: self.workers}
 
     def compile(self, progress: Progress) -> None:
-        like = self._arguments(self.workers[0], 0, 0, 0.0)
+        like = self._prepare_chunk(self.workers[0], 0, 0, 0.0)
         self.functions = load_kernel(
             engine.train_chunk, self.objective.coefficients, self.sampler, like, progress
         )
 
     def train(self, worker: Any, epoch: int, chunk: int, rate: float) -> Tally:
-        arguments = self._arguments(worker, epoch, chunk, rate)
+        arguments = self._prepare_chunk(worker, epoch, chunk, rate)
         return Tally(*engine.train_chunk(*self.functions, *arguments))
 
     def state(self) -> TrainState:
@@ -233,6 +225,7 @@ class Streamed(Strategy):
         return next((chunk for chunk in chunks if self.phase(chunk) == 0), 0)
 
     def baseline_loss(self) -> float | None:
+        """The loss of a model of word frequencies alone. Overwrites the tables by that model."""
         if self.frequencies is None:
             return None
         tables = self.tables
@@ -244,42 +237,44 @@ class Streamed(Strategy):
         outputs[:, 0] = self.frequencies.scores
         return self.sampled_loss()
 
-    def _arguments(self, worker: Any, epoch: int, chunk: int, rate: float) -> tuple[Any, ...]:
-        """What the kernel takes for a chunk; the worker's longest step is set for the rate."""
+    def _prepare_chunk(self, worker: Any, epoch: int, number: int, rate: float) -> tuple[Any, ...]:
+        """What the kernel takes for a chunk. Sets the worker's longest step for the rate, and
+        writes the tokens of the chunk where they are generated.
+        """
         worker.longest_step[0] = engine.LONGEST_STEP * rate / self.settings.learning_rate
-        place = self.place(epoch, chunk, rate)
-        return self.on_tokens((self.shared_inputs, worker, place), worker, epoch)
+        chunk = self.chunk(epoch, number, rate)
+        return self._with_tokens((self.shared_inputs, worker, chunk), worker, epoch)
 
-    def place(self, epoch: int, chunk: int, rate: float) -> engine.Chunk:
-        """The chunk that is trained as number `chunk` of an epoch."""
-        number = chunk
+    def chunk(self, epoch: int, number: int, rate: float) -> engine.Chunk:
+        """The chunk that is trained as that number of an epoch."""
+        place = number
         if self.settings.shuffle:
-            number = int(self.order_of(epoch)[chunk])
-        start = number * CHUNK
+            place = int(self.order_of(epoch)[number])
+        start = place * CHUNK
         stop = min(start + CHUNK, len(self.stream.tokens))
         seed = self.settings.seed
         epoch_key = stream_key(seed, epoch)
         return engine.Chunk(
-            start, stop, np.float32(rate), epoch_key, stream_key(seed, epoch, number)
+            start, stop, np.float32(rate), epoch_key, stream_key(seed, epoch, place)
         )
 
-    def on_tokens(
+    def _with_tokens(
         self, arguments: tuple[Any, ...], workspace: engine.SkipGramWorkspace, epoch: int
     ) -> tuple[Any, ...]:
-        """What a kernel takes, from the shared inputs to the chunk; where tokens are generated,
-        those of the chunk are made now.
+        """The arguments of a kernel, shared inputs first and the chunk last. Where tokens are
+        generated, those of the chunk are written to the workspace and take the place of the text.
         """
         if self.generated is None:
             return arguments
-        shared_inputs, *others, place = arguments
-        number = place.start // CHUNK
-        n_tokens = self.generated.write_chunk(epoch, number, CHUNK, workspace.tokens)
+        shared_inputs, *others, chunk = arguments
+        place = chunk.start // CHUNK
+        n_tokens = self.generated.write_chunk(epoch, place, CHUNK, workspace.tokens)
         tokens = workspace.tokens[:n_tokens]
         tokens.flags.writeable = False  # as those of a corpus are, which is another type to kernels
         stream = self.stream._replace(tokens=tokens, held_out=NONE_HELD_OUT)
         shared_inputs = shared_inputs._replace(stream=stream)
-        key = stream_key(self.settings.seed, epoch, number, GENERATED_WINDOWS)
-        return shared_inputs, *others, place._replace(start=0, stop=n_tokens, key=key)
+        key = stream_key(self.settings.seed, epoch, place, GENERATED_WINDOWS)
+        return shared_inputs, *others, chunk._replace(start=0, stop=n_tokens, key=key)
 
 
 class RetrievedStream(Streamed):
@@ -348,7 +343,7 @@ class RetrievedStream(Streamed):
             rebuild_share=REBUILD_SHARE,
         )
         super().compile(progress)
-        like = self._retrieved_arguments(self.updater.index, self.workers[0], 0, 0, 0.0)
+        like = self._prepare_retrieved_chunk(self.updater.index, self.workers[0], 0, 0, 0.0)
         load_kernel(
             engine.train_chunk_retrieved, self.objective.coefficients, self.sampler, like, progress
         )
@@ -363,7 +358,9 @@ class RetrievedStream(Streamed):
     def train(self, worker: Any, epoch: int, chunk: int, rate: float) -> Tally:
         if self.phase(epoch * self.n_chunks + chunk) == 0:
             return super().train(worker, epoch, chunk, rate)
-        arguments = self._retrieved_arguments(self.updater.current(), worker, epoch, chunk, rate)
+        arguments = self._prepare_retrieved_chunk(
+            self.updater.current(), worker, epoch, chunk, rate
+        )
         tally = Tally(*engine.train_chunk_retrieved(*self.functions, *arguments))
         n_refreshed = max(math.ceil(REFRESHED_SHARE * self.n_rows), REFRESHED_ROWS)
         self.updater.update_next(n_refreshed)
@@ -376,14 +373,16 @@ class RetrievedStream(Streamed):
             state.add_array(f"found.{name}", array)
         return state
 
-    def _arguments(self, worker: Any, epoch: int, chunk: int, rate: float) -> tuple[Any, ...]:
-        return super()._arguments(worker[0], epoch, chunk, rate)
+    def _prepare_chunk(self, worker: Any, epoch: int, number: int, rate: float) -> tuple[Any, ...]:
+        block_workspace, _ = worker
+        return super()._prepare_chunk(block_workspace, epoch, number, rate)
 
-    def _retrieved_arguments(
-        self, index: Index, worker: Any, epoch: int, chunk: int, rate: float
+    def _prepare_retrieved_chunk(
+        self, index: Index, worker: Any, epoch: int, number: int, rate: float
     ) -> tuple[Any, ...]:
+        """What the kernel takes for a chunk whose candidates are found; see `_prepare_chunk`."""
         retrieval = retrieved.Retrieval(index, self.search, self.found, self.index.refresh)
-        place = self.place(epoch, chunk, rate)
+        chunk = self.chunk(epoch, number, rate)
         block_workspace, search_workspace = worker
-        arguments = (self.inputs_with_search, retrieval, block_workspace, search_workspace, place)
-        return self.on_tokens(arguments, block_workspace, epoch)
+        arguments = (self.inputs_with_search, retrieval, block_workspace, search_workspace, chunk)
+        return self._with_tokens(arguments, block_workspace, epoch)

@@ -266,7 +266,7 @@ def check_declarations(objective: Objective) -> None:
 
 def check_gradient(objective: Objective) -> None:
     """The coefficients are the gradient of the loss."""
-    if objective.kind != "gradient":
+    if objective.step != "gradient":
         return
     candidates = examples(objective)
     state = near_optimal_state(objective, candidates)

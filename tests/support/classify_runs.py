@@ -54,7 +54,7 @@ def run(objective, kind="sparse", data=None, settings=None, **options):
 
 REPRESENTATIVES = {
     "drawn": of(
-        lambda o: o.positives == "single" and "unigram" in o.samplers() and o.kind == "gradient"
+        lambda o: o.positives == "single" and "unigram" in o.samplers() and o.step == "gradient"
     ),
     "path": of(lambda o: "path" in o.candidates),
     "columns": of(lambda o: o.samplers()[0] == "all" and not o.traits.separable),

@@ -9,7 +9,7 @@ def contract_class(objective):
     made = objective(objective.Settings())
     return (
         made.positives,
-        made.kind,
+        made.step,
         SAMPLERS[made.samplers()[0]].candidates,
         made.traits.separable,
         made.state_width > 0,

@@ -66,7 +66,7 @@ def label_run(name, snapshot=None, **options):
     few = {
         "epochs": 3,
         "threads": 1,
-        "batch_size": None if objective_class.kind == "proximal" else 50,
+        "batch_size": None if objective_class.step == "proximal" else 50,
         **options,
     }
     few = {name: value for name, value in few.items() if value is not None}

@@ -15,7 +15,6 @@ from embedx.optimizers import update_rule
 from embedx.optimizers.contract import new_table
 from embedx.runtime.progress import Silent
 from embedx.samplers.alias import AliasTable
-from embedx.skipgram.strategies import form_of
 from embedx.text.heldout import PIECE, n_pieces
 from embedx.text.subsampling import LEFT_OUT, TokenStream
 from embedx.text.tokenizer import END_OF_SENTENCE
@@ -105,13 +104,13 @@ class Setup:
             n_draws,
             n_rows,
             blocks.CANDIDATES[self.drawing.candidates],
-            form_of(objective),
+            blocks.form_of(objective),
             objective.traits.keeps_accidental_hits,
             objective.traits.uses_log_expected_count,
             objective.traits.uses_score_gain,
             dim if bias else -1,
             rule,
-            objective.kind == "proximal",
+            objective.step == "proximal",
         )
         self.constants = objective.constants(n_draws or n_rows, n_words)
         self.key, self.noise_key = stream_key(1, 0), stream_key(1, 0, 7)
