@@ -39,16 +39,16 @@ def measure_block(shared, workspace, block, n, lr):
     plan = shared.plan
     n_inputs = block.sizes[N_INPUTS]
     n_examples = block.sizes[N_EXAMPLES]
-    max_output_rate = _max_rate_of_outputs(workspace, block, n_examples)
-    max_input_rate = _max_rate_of_inputs(plan, workspace, block, n, n_inputs)
-    workspace.max_output_rate[0] = max_output_rate
-    workspace.max_input_rate[0] = max_input_rate
+    max_output_rate = workspace.max_output_rate
+    max_input_rate = workspace.max_input_rate
+    max_output_rate[0] = _max_rate_of_outputs(workspace, block, n_examples)
+    max_input_rate[0] = _max_rate_of_inputs(plan, workspace, block, n, n_inputs)
     per_lr = ONE / max(lr * plan.optimizer.state_rate, TINY)
     for k in range(n):
         divisor = row_divisor(shared.tables.outputs, int64(block.candidates[k]), plan.optimizer)
-        workspace.row_step[k] = min(lr / divisor, max_output_rate) * per_lr
+        workspace.row_step[k] = min(lr / divisor, max_output_rate[0]) * per_lr
     for j in range(n_inputs):
-        rate = _input_rate(shared, int64(block.inputs[j]), max_input_rate, lr)
+        rate = _input_rate(shared, int64(block.inputs[j]), max_input_rate[0], lr)
         workspace.x_step[j] = rate * per_lr
     fetch_rates(plan.encoder, block, n_inputs, n_examples, workspace.x_step, workspace.h_step)
 
