@@ -6,19 +6,22 @@ classification/parameters.pyi; `python -m tests.parameters_stub` writes these fr
 declarations.
 """
 
+import copy
 import dataclasses
 import inspect
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from pathlib import PurePath
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from embedx import objectives, samplers
 from embedx.errors import EmbedxError, near
-from embedx.settings import Settings, kind_of, settings_of
+from embedx.objectives.contract import Objective
+from embedx.settings import Settings, settings_of, value_type
 
 Fields = Mapping[str, "dataclasses.Field[Any]"]
 # Settings by gensim's names.
@@ -39,21 +42,44 @@ SWITCHES: dict[str, dict[int, tuple[str, Any] | None]] = {
 
 
 def fields_of(*groups: type[Settings], is_of_words: bool) -> dict[str, "dataclasses.Field[Any]"]:
-    """The settings of these classes, of samplers and of all objectives for the task, by name."""
+    """The settings of these classes, of samplers and of all objectives for the task, by name.
+
+    Of a setting that several declare, the first declaration counts, with the choices of all
+    objectives, each of which checks its own.
+    """
     fields: dict[str, dataclasses.Field[Any]] = {}
     for group in groups:
-        fields |= {field.name: field for field in dataclasses.fields(group)}
+        for field in dataclasses.fields(group):
+            fields.setdefault(field.name, field)
     for sampler in samplers.SAMPLERS.values():
         unused = () if is_of_words else sampler.word_settings
         for field in dataclasses.fields(sampler.Settings):
             if field.name not in unused:
-                fields[field.name] = field
+                fields.setdefault(field.name, field)
     for objective in objectives.OBJECTIVES.values():
-        unused = objective.label_settings if is_of_words else objective.word_settings
-        for field in dataclasses.fields(objective.Settings):
-            if field.name not in unused:
-                fields[field.name] = field
+        for field in fields_of_objective(objective, is_of_words=is_of_words):
+            first = fields.setdefault(field.name, field)
+            if first.metadata["choices"] != field.metadata["choices"]:
+                fields[field.name] = _with_choices_of_both(first, field)
     return fields
+
+
+def fields_of_objective(
+    objective: type[Objective], *, is_of_words: bool
+) -> list["dataclasses.Field[Any]"]:
+    """The settings of an objective that apply to the task."""
+    unused = objective.label_settings if is_of_words else objective.word_settings
+    return [field for field in dataclasses.fields(objective.Settings) if field.name not in unused]
+
+
+def _with_choices_of_both(
+    field: "dataclasses.Field[Any]", other: "dataclasses.Field[Any]"
+) -> "dataclasses.Field[Any]":
+    """The field with the choices of both."""
+    joined = copy.copy(field)
+    choices = dict.fromkeys((*field.metadata["choices"], *other.metadata["choices"]))
+    joined.metadata = MappingProxyType({**field.metadata, "choices": tuple(choices)})
+    return joined
 
 
 @cache
@@ -147,7 +173,7 @@ def _typed_value(value: Any, field: "dataclasses.Field[Any]") -> Any:
         # A numpy scalar, as in a parameter search; the record is JSON.
         value = value.item()
     is_number_or_path = isinstance(value, int | float | PurePath) and not isinstance(value, bool)
-    if kind_of(field) is str and is_number_or_path:
+    if value_type(field) is str and is_number_or_path:
         # Such as a share of the rows instead of a file.
         value = str(value)
     parse = field.metadata["parse"]

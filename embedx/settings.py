@@ -1,8 +1,8 @@
 """Settings: each is declared once, with `param`.
 
-The options of the command line, their help, the tables of the README, the checks of values and the
-record saved with a model are derived from the fields of the classes of settings, including the
-`Settings` of each objective.
+The options of the command line, their help, the parameters of Python's classes, the checks of
+values and the record saved with a model are derived from the fields of the classes of settings,
+including the `Settings` of each objective.
 """
 
 import contextlib
@@ -77,13 +77,28 @@ def param(
     return dataclasses.field(default=metadata.pop("default"), metadata=metadata)
 
 
+# By name of a setting, whether it is given by --set: settings of embedx, and of other packages.
+_OURS_BY_SET: dict[str, bool] = {}
+_OTHERS_BY_SET: dict[str, bool] = {}
+
+
 def is_given_by_set(name: str) -> bool:
-    """Whether a setting is given by --set, according to the class that declares it: that of embedx,
-    if another package has a setting of the same name.
+    """Whether a setting is given by --set, according to the classes that declare it: those of
+    embedx, if another package has a setting of the same name.
     """
-    groups = [group for group in declared() if name in settings_of(group)]
-    ours = [group for group in groups if _is_ours(group)]
-    return any(name in group.names_by_set for group in ours or groups)
+    return _OURS_BY_SET.get(name, _OTHERS_BY_SET.get(name, False))
+
+
+def _note_declaration(group: "type[Settings]", name: str, is_by_set: bool) -> None:
+    """Remember how a setting is given. Raises TypeError if another class of embedx declares one of
+    the same name in the other way.
+    """
+    if not _is_ours(group):
+        _OTHERS_BY_SET[name] = is_by_set or _OTHERS_BY_SET.get(name, False)
+        return
+    if _OURS_BY_SET.setdefault(name, is_by_set) != is_by_set:
+        problem = "is given by --set according to one class, and not to another"
+        raise TypeError(f"{group.__qualname__}.{name} {problem}: use one `by_set` for both")
 
 
 def declared() -> "list[type[Settings]]":
@@ -228,19 +243,16 @@ class Settings:
     open: ClassVar[tuple[str, ...]] = ()
     # whether settings are given by --set, unless their `param` says otherwise
     by_set: ClassVar[bool] = False
-    # names of the settings declared by this class itself that are given by --set
-    names_by_set: ClassVar[frozenset[str]] = frozenset()
 
     def __init_subclass__(cls, by_set: bool | None = None) -> None:
         if by_set is not None:
             cls.by_set = by_set
-        names_by_set = []
         for name, field in vars(cls).items():
             if isinstance(field, dataclasses.Field):
-                of_field = field.metadata["by_set"]
-                if of_field or (of_field is None and cls.by_set):
-                    names_by_set.append(name)
-        cls.names_by_set = frozenset(names_by_set)
+                is_by_set = field.metadata["by_set"]
+                if is_by_set is None:
+                    is_by_set = cls.by_set
+                _note_declaration(cls, name, is_by_set)
         dataclasses.dataclass(frozen=True)(cls)
 
     def __post_init__(self) -> None:
@@ -266,7 +278,7 @@ def check(field: dataclasses.Field[Any], value: Any) -> None:
     """
     if value is None and field.default is None:
         return
-    kind = kind_of(field)
+    kind = value_type(field)
     if not _is_of_kind(value, kind):
         raise SettingError(field.name, value, f"must be {KINDS[kind][1]}")
     choices = field.metadata["choices"]
@@ -292,7 +304,7 @@ def _is_of_kind(value: Any, kind: type) -> bool:
 
 def read_value(field: dataclasses.Field[Any], text: str) -> Any:
     """Parse the text of a setting's value. Raises `EmbedxError` if it is invalid."""
-    kind = field.metadata["parse"] or kind_of(field)
+    kind = field.metadata["parse"] or value_type(field)
     value: Any = text
     if kind is bool:
         value = {"yes": True, "true": True, "no": False, "false": False}.get(text.lower(), text)
@@ -314,11 +326,11 @@ def described(field: dataclasses.Field[Any]) -> str:
         for limit, (_, words) in LIMITS.items()
         if limits[limit] is not None
     ]
-    kind = KINDS[kind_of(field)][1].removeprefix("a ")
+    kind = KINDS[value_type(field)][1].removeprefix("a ")
     return f"{kind} {', '.join(bounds)}".strip()
 
 
-def kind_of(field: dataclasses.Field[Any]) -> type:
+def value_type(field: dataclasses.Field[Any]) -> type:
     """The type of a setting's values, without None."""
     return field.type if isinstance(field.type, type) else next(iter(field.type.__args__))  # type: ignore[union-attr]
 

@@ -4,14 +4,13 @@ declarations of the settings.
 `python -m tests.parameters_stub` writes them anew; test_typed.py fails where that was forgotten.
 """
 
-import dataclasses
 import json
 from pathlib import Path
 
-from embedx import objectives, parameters
+from embedx import parameters
 from embedx.api import CLASSIFY
 from embedx.classification.estimator import PARAMETERS
-from embedx.settings import kind_of
+from embedx.settings import value_type
 from embedx.skipgram import estimator as skipgram
 
 ROOT = Path(parameters.__file__).parent
@@ -35,24 +34,12 @@ ALSO = {
 
 
 def type_of(name, field):
-    """`Literal["a", "b"] | None`, say; None is the default of all. Objectives may have different
-    choices for one name.
-    """
-    texts = [
-        field
-        for objective in objectives.OBJECTIVES.values()
-        for field in dataclasses.fields(objective.Settings)
-    ]
-    choices = [
-        choice
-        for declared in [field, *texts]
-        if declared.name == name
-        for choice in declared.metadata["choices"] or ()
-    ]
+    """`Literal["a", "b"] | None`, say; None is the default of all."""
+    choices = field.metadata["choices"]
     if choices:
-        return f"Literal[{', '.join(map(json.dumps, dict.fromkeys(choices)))}] | None"
+        return f"Literal[{', '.join(map(json.dumps, choices))}] | None"
     kinds = filter(
-        None, [kind_of(field).__name__, "str" * bool(field.metadata["parse"]), ALSO.get(name)]
+        None, [value_type(field).__name__, "str" * bool(field.metadata["parse"]), ALSO.get(name)]
     )
     return " | ".join([*dict.fromkeys(kinds), "None"])
 

@@ -22,7 +22,7 @@ from sklearn.utils.estimator_checks import check_classifier_multioutput, check_e
 from embedx.classification import classifier, estimator
 from embedx.classification.estimator import SoftmaxClassifier
 from embedx.classification.settings import ClassifySettings
-from embedx.errors import DataError, SettingError
+from embedx.errors import DataError, InapplicableError, SettingError
 from embedx.labeled.digits import digits
 from embedx.objectives import OBJECTIVES
 from embedx.runtime import progress
@@ -159,12 +159,17 @@ def test_lbfgs_that_does_not_converge_gives_a_warning(data):
 
 
 def test_a_fit_takes_one_number_from_a_random_state(data):
-    X, y, _ = data
+    X, y, *_ = data
     state = np.random.RandomState(3)
     fitted = SoftmaxClassifier("ns", epochs=1, random_state=state).fit(X, y)
     expected = np.random.RandomState(3)
     assert fitted.classifier_.settings["seed"] == expected.randint(2**31)
     assert state.randint(2**31) == expected.randint(2**31)
+
+
+def test_epochs_and_a_time_budget_are_not_both_given(data):
+    with refused("epochs", kind=InapplicableError):
+        SoftmaxClassifier(epochs=3, time_budget="1m").fit(*data[:2])
 
 
 def test_random_states(data):

@@ -209,3 +209,13 @@ def test_names_of_nodes_with_punctuation_are_no_raw_text(tmp_path):
     done = run_command(tmp_path, "train", "edges.csv", "--walks", "5", "--threads", "1")
     assert "node frequencies" in done.stderr
     assert "--tokenizer" not in done.stderr
+
+
+def test_epochs_and_a_time_budget_are_not_both_given_in_python():
+    with refused("epochs", kind=InapplicableError):
+        embedx.SkipGram(epochs=3, time_budget="1m")
+
+
+def test_a_model_of_python_has_the_versions_that_trained_it(orders):
+    fitted = embedx.SkipGram(format="sessions", dim=4, threads=1, epochs=1).fit(str(orders))
+    assert fitted.model.facts["versions"].keys() == {"python", "numpy", "numba", "scipy"}

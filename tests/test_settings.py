@@ -11,6 +11,7 @@ import pytest
 
 from embedx import SkipGram, parameters
 from embedx.classification.settings import ClassifySettings
+from embedx.cli.options import train_options
 from embedx.cli.spelling import spelling_of
 from embedx.errors import (
     MAX_CHARACTERS,
@@ -25,7 +26,7 @@ from embedx.objectives import OBJECTIVES
 from embedx.optimizers import OPTIMIZERS
 from embedx.optimizers.contract import WORDS
 from embedx.samplers import SAMPLERS
-from embedx.settings import check, kind_of, on_command_line
+from embedx.settings import Settings, check, on_command_line, param, value_type
 from embedx.skipgram.configuration import configure
 from embedx.skipgram.settings import CollapsedSettings, SkipGramSettings, StartSettings, distance
 from embedx.text.settings import PhraseSettings, TextSettings, VocabularySettings
@@ -58,7 +59,7 @@ LARGE = [2**31, 10**20, 10**5000]
 
 @pytest.mark.parametrize("field", FIELDS.values(), ids=list(FIELDS))
 def test_every_setting_refuses_values_of_other_types(field):
-    for value in WRONG[kind_of(field)]:
+    for value in WRONG[value_type(field)]:
         if value is not None or field.default is not None:
             with refused(field.name) as raised:
                 check(field, value)
@@ -68,7 +69,7 @@ def test_every_setting_refuses_values_of_other_types(field):
 
 @pytest.mark.parametrize(
     "field",
-    [field for field in FIELDS.values() if kind_of(field) is int],
+    [field for field in FIELDS.values() if value_type(field) is int],
     ids=lambda field: field.name,
 )
 def test_every_whole_number_has_a_largest_one(field):
@@ -200,3 +201,19 @@ def test_errors_of_data_name_the_file_and_the_line():
     error = DataError("a.csv", None, "no rows\x1b[2J")
     assert str(error) == "a.csv: no rows\\x1b[2J"
     assert str(pickle.loads(pickle.dumps(error))) == str(error)
+
+
+def test_settings_of_one_name_are_given_in_one_way():
+    """A class of embedx itself, because other packages may have settings of the same name."""
+    body = {"__module__": "embedx.new", "dim": param(100, "x", by_set=True)}
+    body["__annotations__"] = {"dim": int}
+    with pytest.raises(TypeError, match=r"NewSettings\.dim"):
+        type("NewSettings", (Settings,), body)
+
+
+def test_the_first_declaration_of_a_setting_counts_everywhere():
+    fields = parameters.fields_of(SkipGramSettings, is_of_words=True)
+    options = train_options()
+    assert {name: options[name].field.metadata for name in fields} == {
+        name: field.metadata for name, field in fields.items()
+    }

@@ -34,6 +34,7 @@ from embedx.classification.settings import (
     ClassifySettings,
 )
 from embedx.classification.start import SPARSE_SETTINGS, check_weights
+from embedx.engine.settings import check_stopping
 from embedx.labeled.data import DataSchema, Labeled, Labels, TextSchema
 from embedx.labeled.files import MemoryBudget
 from embedx.labeled.records import (
@@ -177,6 +178,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         when training diverges even at lower rates: the last good parameters, if any, are kept.
         Ctrl-C keeps the classifier so far and is raised again.
         """
+        check_stopping(self._typed_settings())
         X, y = self._set_data_attributes(X, y)
         seed = self._next_seed()
         data, reason = self._choose_ngrams(self._labeled(X, y, sample_weight), seed)

@@ -64,7 +64,7 @@ class ClassifierParameters(TypedDict, total=False):
     local_decay: float | None
     threshold: float | None
     double_sum: Literal["raman", "proposed"] | None
-    loss: Literal["logistic", "squared-hinge", "margin", "softmax"] | None
+    loss: Literal["margin", "softmax", "logistic", "squared-hinge"] | None
     smoothing: float | None
     blocks: int | None
     rescore: bool | None
@@ -154,7 +154,7 @@ class ClassifyParameters(TypedDict, total=False):
     local_decay: float | None
     threshold: float | None
     double_sum: Literal["raman", "proposed"] | None
-    loss: Literal["logistic", "squared-hinge", "margin", "softmax"] | None
+    loss: Literal["margin", "softmax", "logistic", "squared-hinge"] | None
     smoothing: float | None
     blocks: int | None
     rescore: bool | None

@@ -7,7 +7,8 @@ from typing import Annotated, Any
 import typer
 
 from embedx.cli.help import help_formatter
-from embedx.cli.options import SETTINGS, defaults_of_objective, settings_of_objective
+from embedx.cli.options import SETTINGS, defaults_of_objective
+from embedx.parameters import fields_of_objective
 from embedx.settings import Record, as_typed, described, is_given_by_set, option_name, settings_of
 
 Objective = Annotated[str | None, typer.Argument()]
@@ -64,7 +65,7 @@ def _settings(objective: Any) -> list[Record]:
     records: dict[str, Record] = {}
     for task in TASKS:
         task_defaults = defaults_of_objective(objective, task)
-        for field in settings_of_objective(objective, task):
+        for field in fields_of_objective(objective, is_of_words=task == "train"):
             record = {
                 "option": _option(field.name),
                 "meaning": field.metadata["meaning"],

@@ -10,7 +10,6 @@ import re
 import sys
 import textwrap
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Annotated, Any
 
 import typer
@@ -23,9 +22,10 @@ from embedx.settings import (
     Settings,
     as_typed,
     is_given_by_set,
-    kind_of,
     option_name,
     read_value,
+    settings_of,
+    value_type,
 )
 from embedx.text.settings import PhraseSettings, TextSettings, VocabularySettings
 
@@ -253,7 +253,7 @@ class Option:
 
     def parameter(self) -> inspect.Parameter:
         """As typer wants it. None stands for an option that was not typed."""
-        kind: Any = kind_of(self.field)
+        kind: Any = value_type(self.field)
         flag = option_name(self.field.name)
         reading: dict[str, Any] = {}
         if kind is bool:
@@ -331,55 +331,30 @@ def defaults_of_objective(objective: Any, command: str) -> Record:
     return dict(by_command[command])
 
 
-def settings_of_objective(objective: Any, command: str) -> list[dataclasses.Field[Any]]:
-    """The settings of an objective that `train` or `classify` takes."""
-    of_other_command = {"train": objective.label_settings, "classify": objective.word_settings}
-    return [
-        field
-        for field in dataclasses.fields(objective.Settings)
-        if field.name not in of_other_command[command]
-    ]
-
-
 def _task_options(command: str, *groups: type[Settings]) -> Options:
     """The settings of `train` or `classify`, its samplers and its objectives."""
     from embedx.objectives import OBJECTIVES
+    from embedx.parameters import fields_of, fields_of_objective
     from embedx.samplers import SAMPLERS
 
-    options = options_of(*groups)
-    for sampler in SAMPLERS.values():
-        unused = sampler.word_settings if command == "classify" else ()
-        for field in dataclasses.fields(sampler.Settings):
-            if field.name not in unused:
-                options.setdefault(field.name, Option(field, sampler.Settings.panel))
+    is_of_words = command == "train"
+    panels: dict[str, str] = {}
+    for group in (*groups, *(sampler.Settings for sampler in SAMPLERS.values())):
+        for setting in settings_of(group):
+            panels.setdefault(setting, group.panel)
+    options = {
+        setting: Option(field, panels.get(setting, "Objective"))
+        for setting, field in fields_of(*groups, is_of_words=is_of_words).items()
+    }
     for name, objective in OBJECTIVES.items():
-        for field in settings_of_objective(objective, command):
-            _add_objective_setting(options, name, field)
+        for field in fields_of_objective(objective, is_of_words=is_of_words):
+            option = options[field.name]
+            option.defaults[name] = field.default
+            option.meanings.setdefault(field.metadata["meaning"], []).append(name)
         for setting, value in defaults_of_objective(objective, command).items():
             if setting in options:
                 options[setting].defaults[name] = value
     return options
-
-
-def _add_objective_setting(options: Options, objective: str, field: dataclasses.Field[Any]) -> None:
-    """Add the setting of an objective, which other objectives may have too."""
-    option = options.setdefault(field.name, Option(field, "Objective"))
-    # Each objective checks its own choices.
-    if option.field.metadata["choices"] != field.metadata["choices"]:
-        option = dataclasses.replace(option, field=_with_choices_of_both(option.field, field))
-        options[field.name] = option
-    option.defaults[objective] = field.default
-    option.meanings.setdefault(field.metadata["meaning"], []).append(objective)
-
-
-def _with_choices_of_both(
-    field: dataclasses.Field[Any], other: dataclasses.Field[Any]
-) -> dataclasses.Field[Any]:
-    """The field with the choices of both."""
-    joined = copy.copy(field)
-    choices = dict.fromkeys((*field.metadata["choices"], *other.metadata["choices"]))
-    joined.metadata = MappingProxyType({**field.metadata, "choices": tuple(choices)})
-    return joined
 
 
 def train_options() -> Options:

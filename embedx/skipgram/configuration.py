@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from embedx import objectives, optimizers, samplers
 from embedx.engine.encoders import ENCODERS
-from embedx.engine.settings import check_sampler
+from embedx.engine.settings import check_sampler, check_stopping
 from embedx.errors import InapplicableError, Setting, SettingError, Text
 from embedx.graphs.settings import GraphSettings, graph_settings
 from embedx.objectives.contract import Objective
@@ -199,6 +199,7 @@ def configure(
 
     Raises `EmbedxError` for what is out of range or does not apply.
     """
+    check_stopping(options)
     check_word_settings(options)
     start = started(options, model)
     graph = graph_settings(options)
@@ -225,8 +226,9 @@ def configure(
     is_sized_by_text = not is_collapsed and _is_sized_by_text(objective_class, chosen)
     layers["objective"] = _objective_defaults(objective_class, chosen)
     values = combined(*layers.values())
-    if options.get("negatives") is not None and options.get("draws") is None:
-        # Given negatives decide how many are drawn for a block.
+    given = combined(layers["given"], recipe)
+    if given.get("negatives") is not None and given.get("draws") is None:
+        # These negatives decide how many are drawn for a block.
         values.pop("draws", None)
 
     new_objective = objective_class(objective_class.Settings.from_options(values))

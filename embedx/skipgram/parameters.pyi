@@ -76,7 +76,7 @@ class SkipGramParameters(TypedDict, total=False):
     local_decay: float | None
     threshold: float | None
     double_sum: Literal["raman", "proposed"] | None
-    loss: Literal["logistic", "squared-hinge", "margin", "softmax"] | None
+    loss: Literal["margin", "softmax", "logistic", "squared-hinge"] | None
     smoothing: float | None
     tail: bool | None
     blocks: int | None

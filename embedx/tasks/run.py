@@ -6,17 +6,18 @@
                refused
     allocate   parameters and the memory plan; a dry run ends here
     train      the parameters; a cluster wraps this stage and no other
-    finish     the model, which is saved; a classifier is scored on test data
+    held out   what held-out data teach; the model
+    save       the model folder
+    test       scores on test data
 
-The last three are in `embedx.training.life`.
+Those from allocate to held out are in `embedx.training.life`, and are all that the Python classes
+pass through whose data are in memory.
 """
 
 import contextlib
-import platform
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -137,12 +138,6 @@ class Finished:
         return self.trained.model
 
 
-def versions() -> dict[str, str]:
-    """The versions of Python and of the packages that compute, by name."""
-    packages = {name: metadata.version(name) for name in ("numpy", "numba", "scipy")}
-    return {"python": platform.python_version(), **packages}
-
-
 def task_of(request: RunRequest, progress: Progress) -> Task:
     """The task of a request."""
     # imported here, because a run is of one of them
@@ -173,7 +168,6 @@ def run_request(request: RunRequest, progress: Progress) -> Finished:
         note_inherited(progress, task.inherited)
         trained = train_task(task, progress, checkpoints, wrap)
         trained.model.facts["command"] = command_line(request)
-        trained.model.facts["versions"] = versions()
         with progress.stage("save"):
             place = saved(
                 lambda folder: trained.model.save(folder, overwrite),

@@ -7,7 +7,6 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from embedx.distributed.settings import ClusterSettings
-from embedx.engine.settings import check_stopping
 from embedx.errors import DataError, InapplicableError, Setting, SettingError, Text
 from embedx.evaluation.word_report import shown
 from embedx.evaluation.word_sets import WordTests
@@ -39,7 +38,6 @@ class WordTask:
     def __init__(self, request: TrainRequest, progress: Progress) -> None:
         self.request = request
         self.progress = progress
-        check_stopping(request.typed)
         # A mistyped name is reported before anything else is done.
         sources = find_sources(request.corpora)
         defaults = text_defaults(request.corpora, request.typed)

@@ -7,7 +7,9 @@
 `embedx.tasks` has the earlier stages: request, read, resolve.
 """
 
+import platform
 from collections.abc import Mapping
+from importlib import metadata
 from typing import NamedTuple, Protocol, TypeVar
 
 from embedx.errors import Setting, Text
@@ -17,7 +19,21 @@ from embedx.settings import Record, as_typed
 from embedx.training.checkpoint import Checkpoints
 from embedx.training.trainer import Outcome
 
-Trained = TypeVar("Trained", covariant=True)
+
+class Model(Protocol):
+    """What is trained, with facts of the run that are saved with it."""
+
+    facts: Record
+
+
+class TrainedModel(Protocol):
+    """What a run returns."""
+
+    @property
+    def model(self) -> Model: ...
+
+
+Trained = TypeVar("Trained", bound=TrainedModel, covariant=True)
 
 
 class Size(NamedTuple):
@@ -114,4 +130,12 @@ def train(run: TrainableRun[Trained], checkpoints: Checkpoints | None = None) ->
     with progress.stage("train"):
         outcome = run.train(plan, checkpoints)
     with progress.stage("held out"):
-        return run.finish(outcome)
+        trained = run.finish(outcome)
+    trained.model.facts["versions"] = versions()
+    return trained
+
+
+def versions() -> dict[str, str]:
+    """The versions of Python and of the packages that compute, by name."""
+    packages = {name: metadata.version(name) for name in ("numpy", "numba", "scipy")}
+    return {"python": platform.python_version(), **packages}

@@ -348,7 +348,7 @@ class WordVectors:
         known, vectors = self._known(words)
         units = np.array([unit(vector) for vector in vectors])
         cosines = units @ unit(units.mean(axis=0))
-        return min(zip(cosines.tolist(), known, strict=True))[1]
+        return known[int(np.argmin(cosines))]
 
     def _known(self, words: Sequence[K]) -> tuple[list[K], list[ndarray]]:
         """The words that have vectors, and these. Raises DataError where none has one."""
@@ -597,8 +597,8 @@ class WordVectors:
         """Write a model folder and return its path; at any moment the folder is absent, the old
         model or the new one, whole.
 
-        Words are sorted by their counts, the most frequent first, if they have counts. Rows of
-        arrays may be padded views; settings and facts are JSON types.
+        Rows of arrays may be padded views; settings and facts are JSON types. Raises ValueError
+        for counts that increase: the most frequent word is the first.
         """
         if len(self.words) != len(self.vectors):
             raise ValueError("each row of the input needs a word of its own")
