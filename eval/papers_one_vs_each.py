@@ -1,8 +1,11 @@
-"""Titsias 2016, "One-vs-each approximation to softmax": Table 2, Figure 1a and the toy of section
-4.1.
+"""Titsias 2016, "One-vs-each approximation to softmax": Table 2, Figures 1 to 3 and the toy of
+section 4.1.
 
 table-2    unique optima of SOFT, BOUCHARD and OVE by L-BFGS, and OVE-SGD, on MNIST and Bibtex
 figure-1   probabilities of ten values from 200 points, by the three bounds
+figure-1b  five classes in the plane: boundaries and bounds
+figure-3   the bounds while training, on MNIST and Bibtex
+stopped    BOUCHARD on MNIST, ended before its optimum
 toy        10,000 values and a million points, by stochastic descent
 """
 
@@ -21,6 +24,7 @@ from eval.papers import drawn, estimates, fit, load, numbered, printed
 from eval.records import Job, Records, Result
 
 DATA = ("bibtex", "mnist")
+SECTIONS = ("table-2", "figure-1", "figure-1b", "figure-3", "stopped", "toy")
 METHODS = {"SOFT": "softmax", "BOUCHARD": "bouchard", "OVE": "ove"}
 PAPER = printed("papers-one-vs-each")  # Table 2: norm, error, nlpd
 # minibatches of 200 and one remaining class are the paper's; it does not state the rate; its
@@ -43,6 +47,15 @@ TOY_POINTS, TOY_VALUES, TOY_EPOCHS = 1_000_000, 10_000, 20
 TOY_RATES = {"draws as they are": 0.5 * 10 / (TOY_VALUES - 1), "draws weighted by (K - 1)/10": 0.5}
 
 
+# Figure 1b: 200 points of five classes; the paper tells neither where they lie nor the rate.
+PLANE_POINTS, PLANE_CLASSES = 200, 5
+PLANE_RADIUS, PLANE_DEVIATION = 2.0, 1.0
+PLANE_SGD = {"batch_size": 10, "negatives": 1, "learning_rate": 0.1}
+PLANE_EPOCHS = 500  # of 20 iterations
+STOPPED = (5, 10, 20, 40, 80, 160)  # iterations
+CURVE_POINTS = 200
+
+
 # ---- the jobs
 
 
@@ -56,13 +69,24 @@ def jobs(run: Run) -> Iterator[Job]:
             yield sgd(name, run.settings.bibtex_epochs)
     if "figure-1" in sections:
         yield {"section": "figure-1"}
+    if "figure-1b" in sections:
+        yield {"section": "figure-1b"}
+    if "figure-3" in sections:
+        for name in data:
+            yield from (evolution(name, method) for method in (*METHODS, "OVE-SGD"))
+    if "stopped" in sections:
+        yield from (stopped(iterations) for iterations in STOPPED)
     if "toy" in sections:
         yield from ({"section": "toy", "rate": name} for name in TOY_RATES)
 
 
 def needs(run: Run) -> list[str]:
     """The data sets of the chosen sections."""
-    return list(run.chosen("data")) if "table-2" in run.chosen("section") else []
+    sections = run.chosen("section")
+    names = list(run.chosen("data")) if {"table-2", "figure-3"} & {*sections} else []
+    if "stopped" in sections and "mnist" not in names:
+        names.append("mnist")
+    return names
 
 
 def optimum(name: str, method: str, biases: str) -> Job:
@@ -75,6 +99,16 @@ def sgd(name: str, bibtex_epochs: int) -> Job:
     if name == "bibtex" and bibtex_epochs != SGD["bibtex"]["epochs"]:
         job["epochs"] = bibtex_epochs
     return job
+
+
+def evolution(name: str, method: str) -> Job:
+    """The bound while training."""
+    return {"section": "figure-3", "data": name, "method": method}
+
+
+def stopped(iterations: int) -> Job:
+    """BOUCHARD on MNIST after so many iterations."""
+    return {"section": "stopped", "iterations": iterations}
 
 
 # ---- data
@@ -116,13 +150,19 @@ def measure(run: Run, job: Job) -> Result:
             return of_optimum(data, job["data"], job["method"], job["biases"], quick)
         case "figure-1":
             return ten_values()
+        case "figure-1b":
+            return in_the_plane(20 if quick else PLANE_EPOCHS)
+        case "figure-3":
+            return evolved(data, job["data"], job["method"], quick)
+        case "stopped":
+            return of_stopped(data, job["iterations"], quick)
         case _:
             return large_toy(
                 TOY_RATES[job["rate"]], *((10_000, 1) if quick else (TOY_POINTS, TOY_EPOCHS))
             )
 
 
-@functools.lru_cache(maxsize=2)
+@functools.lru_cache(maxsize=3)
 def fitted(data: Path | None, name: str, objective: str, biases: str, quick: bool) -> Any:
     """A unique optimum with lambda = 1."""
     train, _ = loaded(data, name, quick)
@@ -159,11 +199,25 @@ def of_optimum(data: Path | None, name: str, method: str, biases: str, quick: bo
 
 def stochastic(data: Path | None, name: str, quick: bool, epochs: int | None) -> Result:
     train, test = loaded(data, name, quick)
+    settings = sgd_settings(name, quick, epochs)
+    trained = fitted_by_sgd(train, settings)
+    soft = fitted(data, name, "softmax", "free", quick)
+    distance = closeness(weights_of(soft), weights_of(trained))
+    return {**scores(trained, test), **distance, "seconds": trained.outcome.seconds, **settings}
+
+
+def sgd_settings(name: str, quick: bool, epochs: int | None) -> dict[str, Any]:
+    """Rate and epochs of OVE-SGD."""
     settings = dict(SGD[name])
     if epochs:
         settings["epochs"] = epochs
     if quick:
         settings["epochs"] = 2
+    return settings
+
+
+def fitted_by_sgd(train: Any, settings: dict[str, Any], watch: Any = None) -> Any:
+    """OVE-SGD with lambda = 1, minibatches of 200 and one remaining class."""
     options = {
         "optimizer": "sgd",
         "sampler": "uniform",
@@ -174,9 +228,58 @@ def stochastic(data: Path | None, name: str, quick: bool, epochs: int | None) ->
         "schedule": "linear",
         **settings,
     }
-    trained, soft = fit(train, "ove", options), fitted(data, name, "softmax", "free", quick)
-    distance = closeness(weights_of(soft), weights_of(trained))
-    return {**scores(trained, test), **distance, "seconds": trained.outcome.seconds, **settings}
+    return fit(train, "ove", options, watch=watch)
+
+
+def evolved(data: Path | None, name: str, method: str, quick: bool) -> Result:
+    """The bound on the log-likelihood of all training rows after each iteration; of OVE-SGD the
+    mean of its estimates over each epoch.
+    """
+    train, _ = loaded(data, name, quick)
+    if method == "OVE-SGD":
+        trained = fitted_by_sgd(train, sgd_settings(name, quick, None), watch=nothing)
+        curve = trained.classifier.facts["history"]
+        iterations_of_epoch = -(-len(train) // 200)
+    else:
+        curve = fitted(data, name, METHODS[method], "free", quick).outcome.curve
+        iterations_of_epoch = 1
+    points = [
+        [point["epoch"] * iterations_of_epoch, float(f"{-len(train) * point['loss']:.6g}")]
+        for point in curve
+    ]
+    return {"curve": thinned(points), "unit": "iterations"}
+
+
+def nothing(*_: Any) -> dict[str, float]:
+    """What is watched of a run whose history of losses is wanted."""
+    return {}
+
+
+def thinned(points: list[list[float]]) -> list[list[float]]:
+    """At most CURVE_POINTS of the points, evenly spaced in the logarithm of their places."""
+    last = len(points) - 1
+    places = np.unique(np.geomspace(1, last + 1, CURVE_POINTS).astype(int) - 1)
+    return [points[place] for place in places]
+
+
+def of_stopped(data: Path | None, iterations: int, quick: bool) -> Result:
+    """Closeness to SOFT's optimum and scores of BOUCHARD on MNIST after so many iterations."""
+    train, test = loaded(data, "mnist", quick)
+    options = {
+        "optimizer": "lbfgs",
+        "l2": 1 / len(train),
+        "bias": "zero",
+        "threads": 1,
+        "tolerance": TOLERANCE["mnist"],
+        "max_iterations": iterations,
+    }
+    trained = fit(train, "bouchard", options)
+    soft = fitted(data, "mnist", "softmax", "free", quick)
+    return {
+        **scores(trained, test),
+        **closeness(weights_of(soft), weights_of(trained)),
+        "bound": -len(train) * trained.outcome.final_loss,
+    }
 
 
 def weights_of(trained: Any) -> np.ndarray:
@@ -224,6 +327,60 @@ def ten_values() -> Result:
         for method, objective in METHODS.items()
     }
     return {"frequency": (np.bincount(values, minlength=10) / 200).tolist(), **found}
+
+
+def plane() -> Any:
+    """Figure 1b: points of five classes around the corners of a pentagon, which overlap."""
+    rng = np.random.default_rng(0)
+    classes = np.arange(PLANE_POINTS) % PLANE_CLASSES
+    angles = 2 * np.pi * classes / PLANE_CLASSES
+    corners = PLANE_RADIUS * np.column_stack([np.cos(angles), np.sin(angles)])
+    points = corners + PLANE_DEVIATION * rng.normal(size=corners.shape)
+    return Labeled(points.astype(np.float32), Labels.single(classes), PLANE_CLASSES)
+
+
+def in_the_plane(epochs: int) -> Result:
+    """Bounds, parameters and likelihoods of the three methods on the points of figure 1b, and the
+    estimates of OVE-SGD.
+    """
+    data = plane()
+    options = {"optimizer": "lbfgs", "tolerance": 1e-8, "max_iterations": 5000, "threads": 1}
+    optima = {method: fit(data, objective, options) for method, objective in METHODS.items()}
+    stochastic_options = {
+        **PLANE_SGD,
+        "optimizer": "sgd",
+        "sampler": "uniform",
+        "schedule": "linear",
+        "epochs": epochs,
+        "threads": 1,
+    }
+    by_sgd = fit(data, "ove", stochastic_options, watch=nothing)
+    history = by_sgd.classifier.facts["history"]
+    n = len(data)
+    return {
+        "points": np.round(data.features, 3).tolist(),
+        "classes": data.labels.ids.tolist(),
+        "bounds": {method: -n * found.outcome.final_loss for method, found in optima.items()},
+        "parameters": {
+            method: parameters_of(found).tolist()
+            for method, found in [*optima.items(), ("OVE-SGD", by_sgd)]
+        },
+        "log_likelihoods": {
+            method: -n * scores(found, data)["nlpd"]
+            for method, found in [*optima.items(), ("OVE-SGD", by_sgd)]
+        },
+        "estimates": [[entry["epoch"], -n * entry["loss"]] for entry in history],
+        "iterations_of_epoch": n // PLANE_SGD["batch_size"],
+    }
+
+
+def parameters_of(trained: Any) -> np.ndarray:
+    """float64 (n_labels, n_features + 1): weights and, in the last column, biases, both without
+    the mean over labels, which changes no probability.
+    """
+    bias = trained.classifier.arrays["bias"].astype(np.float64)
+    parameters = np.column_stack([weights_of(trained), bias])
+    return parameters - parameters.mean(axis=0)
 
 
 def large_toy(rate: float, n: int, epochs: int) -> Result:
@@ -329,6 +486,90 @@ def figure_1(records: Records) -> str:
     )
 
 
+def figure_1b(records: Records) -> str:
+    """Bounds, likelihoods and parameters in the plane."""
+    found = records.get({"section": "figure-1b"})
+    if found is None:
+        return table([])
+    parameters = {method: np.array(values) for method, values in found["parameters"].items()}
+    soft = parameters["SOFT"]
+    grid = grid_of_plane()[2]
+    decided = predicted(grid, soft)
+    rows = []
+    for method, values in parameters.items():
+        distance = np.abs(values - soft).sum() / np.abs(soft).sum()
+        moved = (predicted(grid, values) != decided).mean()
+        bound = found["bounds"].get(method, found["estimates"][-1][1])
+        rows.append(
+            {
+                "method": method,
+                "bound on log-likelihood": number(bound, 1),
+                "log-likelihood": number(found["log_likelihoods"][method], 1),
+                "norm": number(distance),
+                "plane decided otherwise than by SOFT": f"{100 * moved:.1f} %",
+            }
+        )
+    return table(rows)
+
+
+def grid_of_plane() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Coordinates (300, 300) of the square that is drawn, and these as points with a 1."""
+    side = np.linspace(-5, 5, 300)
+    x, y = np.meshgrid(side, side)
+    return x, y, np.column_stack([x.ravel(), y.ravel(), np.ones(x.size)])
+
+
+def predicted(points: np.ndarray, parameters: np.ndarray) -> np.ndarray:
+    """The class of each point."""
+    return (points @ parameters.T).argmax(axis=1)
+
+
+def figure_3(records: Records) -> str:
+    """The last bounds, and how far the bounds are from the exact cost."""
+    rows = []
+    for name in DATA:
+        ends = {
+            method: found["curve"][-1]
+            for method in (*METHODS, "OVE-SGD")
+            if (found := records.get(evolution(name, method)))
+        }
+        for method, (iterations, bound) in ends.items():
+            below = f"{ends['SOFT'][1] - bound:,.0f}" if "SOFT" in ends else ""
+            rows.append(
+                {
+                    "data": name,
+                    "method": method,
+                    "iterations": f"{iterations:,.0f}",
+                    "bound on log-likelihood": f"{bound:,.0f}",
+                    "below that of SOFT": below,
+                }
+            )
+    return table(rows)
+
+
+def stopped_table(records: Records) -> str:
+    """BOUCHARD on MNIST on the way to its optimum, which comes last."""
+    found = [(f"{n}", records.get(stopped(n))) for n in STOPPED]
+    end = records.get(optimum("mnist", "BOUCHARD", "free"))
+    found.append((f"{end['iterations']}, the optimum" if end else "", end))
+    norm, error, nlpd = PAPER["mnist"]["BOUCHARD"]
+    rows = [
+        {
+            "iterations": iterations,
+            "norm": number(result["norm"]),
+            "error": number(result["error"]),
+            "nlpd": number(result["nlpd"]),
+            "bound on log-likelihood": f"{result['bound']:,.0f}",
+        }
+        for iterations, result in found
+        if result
+    ]
+    if rows:
+        paper = {"norm": number(norm), "error": number(error), "nlpd": number(nlpd)}
+        rows.append({"iterations": "paper", **paper})
+    return table(rows)
+
+
 def toy(records: Records) -> str:
     return table(
         [
@@ -381,17 +622,80 @@ def plot(records: Records) -> Any:
     return picture
 
 
+COLOURS = {"SOFT": "tab:blue", "BOUCHARD": "tab:green", "OVE": "tab:red", "OVE-SGD": "tab:orange"}
+
+
+def plot_of_plane(records: Records) -> Any:
+    """Figures 1b and 1c."""
+    found = records.get({"section": "figure-1b"})
+    if found is None:
+        return None
+    picture, (left, right) = figure(9, 4, 2)
+    points = np.array(found["points"])
+    left.scatter(*points.T, c=found["classes"], cmap="tab10", s=8)
+    x, y, grid = grid_of_plane()
+    for method in METHODS:
+        classes = predicted(grid, np.array(found["parameters"][method])).reshape(x.shape)
+        levels = np.arange(PLANE_CLASSES - 1) + 0.5
+        left.contour(x, y, classes, levels=levels, colors=COLOURS[method], linewidths=1)
+        left.plot([], [], color=COLOURS[method], label=method)
+    left.set(title="200 points, boundaries", aspect="equal")
+    left.legend(fontsize=7, loc="upper right")
+    epochs, estimates_of_epochs = np.array(found["estimates"]).T
+    iterations = epochs * found["iterations_of_epoch"]
+    label = "OVE-SGD, mean of an epoch"
+    right.plot(iterations, estimates_of_epochs, "--", color="tab:red", linewidth=0.6, label=label)
+    for method, bound in found["bounds"].items():
+        right.axhline(bound, color=COLOURS[method], label=method)
+    right.set(xlabel="iterations", ylabel="bound on log-likelihood")
+    right.legend(fontsize=7, loc="lower right")
+    return picture
+
+
+def plot_of_evolution(records: Records) -> Any:
+    """Figure 3."""
+    curves = {
+        name: {
+            method: found["curve"]
+            for method in (*METHODS, "OVE-SGD")
+            if (found := records.get(evolution(name, method)))
+        }
+        for name in DATA
+    }
+    there = [name for name in DATA if curves[name]]
+    if not there:
+        return None
+    picture, panels = figure(9, 3.5, len(there))
+    for panel, name in zip(panels, there, strict=True):
+        for method, curve in curves[name].items():
+            iterations, bounds = np.array(curve).T
+            panel.plot(iterations, bounds, color=COLOURS[method], label=method, linewidth=1)
+        ends = [curve[-1][1] for curve in curves[name].values()]
+        panel.set(title=name, xlabel="iterations", xscale="log", ylim=(4 * min(ends), 0))
+        panel.legend(fontsize=7, loc="lower right")
+    panels[0].set_ylabel("bound on log-likelihood")
+    return picture
+
+
 EXPERIMENT = Experiment(
     name="papers-one-vs-each",
     title="One-vs-each (Titsias 2016) by embedx",
-    choices={"section": ("table-2", "figure-1", "toy"), "data": DATA},
+    choices={"section": SECTIONS, "data": DATA},
     # the paper's million iterations are 40,000 epochs
     settings={"bibtex_epochs": SGD["bibtex"]["epochs"]},
     packages=("scipy", "scikit-learn"),
     jobs=jobs,
     needs=needs,
     measure=measure,
-    tables={"table-2": table_2, "ends": ends, "figure-1": figure_1, "toy": toy},
-    plots={"": plot},
+    tables={
+        "table-2": table_2,
+        "ends": ends,
+        "stopped": stopped_table,
+        "figure-1": figure_1,
+        "figure-1b": figure_1b,
+        "figure-3": figure_3,
+        "toy": toy,
+    },
+    plots={"": plot, "-plane": plot_of_plane, "-evolution": plot_of_evolution},
     mixed=True,
 )
