@@ -160,17 +160,6 @@ def similarities(runs: Runs) -> dict[str, list[Any]]:
     }
 
 
-def share_of_gap(each: list[Record], exact: list[Record] | None) -> float | None:
-    """(LL - unigram) / (LL of the exact softmax - unigram); None where the exact softmax leaves no
-    gap to close.
-    """
-    if exact is None:
-        return None
-    unigram = exact[0]["result"]["heldout"]["unigram"]
-    gap = log_likelihood(exact) - unigram
-    return float((log_likelihood(each) - unigram) / gap) if gap > 0 else None
-
-
 def mean(runs: list[Record], *names: str) -> float:
     """The mean over runs of a number of their results, by the names that lead to it; not a number
     where one has none.
@@ -245,11 +234,10 @@ def of_part(part: str, records: Records) -> str:
         if name not in stands:
             row["log-likelihood"] = "diverged"
             continue
-        held, share = each[0]["result"]["heldout"], share_of_gap(each, exact)
+        held = each[0]["result"]["heldout"]
         row["log-likelihood"] = f"{log_likelihood(each):.3f} ± {held['standard_error']:.3f}"
         row["rank"] = stands[name].rank
         if part == "exact":
-            row["share of the gap"] = "-" if share is None else f"{100 * share:.1f} %"
             row[f"minus {EXACT}"] = with_error(beside_exact[name].behind if exact else None)
         row[f"minus {REFERENCE}"] = with_error(stands[name].behind if REFERENCE in stands else None)
         row |= {

@@ -58,11 +58,14 @@ CONTENDERS = {
     "softmax": Contender("softmax"),
     "softmax, best batch": Contender("softmax", batch=None),
     "sampled-softmax": Contender("sampled-softmax", ("negatives", "sampler")),
+    # all labels of a row in one candidate set, as in the paper
+    "sampled-softmax, joint": Contender("sampled-softmax-joint", ("negatives", "sampler")),
     "margin": Contender("margin", ("smoothing",)),
     "margin, best batch": Contender("margin", ("smoothing",), batch=None),
     "mips": Contender("mips", SEARCH, later={"warm_up": 0}),
     "ldgs": Contender("ldgs", (*SEARCH, "blocks"), later={"warm_up": 0}),
 }
+JOINT = "sampled-softmax, joint"
 BATCHES = (100, 400, 1000)  # for large matrix products
 LARGEST_SCORES = 1 << 29  # floats of a batch's scores
 OPTIMIZER = {"optimizer": "adagrad", "schedule": "constant"}
@@ -188,6 +191,8 @@ def needs(run: Run) -> list[str]:
 def curve_jobs(run: Run, section: str) -> Iterator[Job]:
     """Of each contender the rates, and the curve at the best of them."""
     for name in run.chosen("contender"):
+        if name == JOINT and not TASKS[section].multilabel:
+            continue
         if CONTENDERS[name].batch is None:
             yield batches_job(section, CONTENDERS[name].objective)
         key = {"section": section, "contender": name, "optimizer": "adagrad"}
@@ -230,6 +235,8 @@ def speed_jobs(run: Run) -> Iterator[Job]:
     for what, n_labels, threads in [*cases, ("documents", own.documents[2], cores)]:
         for turn in range(own.repetitions):
             for name in run.chosen("contender"):
+                if name == JOINT:
+                    continue
                 for batch in [CONTENDERS[name].batch] if CONTENDERS[name].batch else BATCHES:
                     if batch * n_labels <= LARGEST_SCORES:
                         yield {
