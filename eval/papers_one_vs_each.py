@@ -495,11 +495,12 @@ def figure_1b(records: Records) -> str:
     soft = parameters["SOFT"]
     grid = grid_of_plane()[2]
     decided = predicted(grid, soft)
+    last_estimates = np.mean([estimate for _, estimate in found["estimates"][-50:]])
     rows = []
     for method, values in parameters.items():
         distance = np.abs(values - soft).sum() / np.abs(soft).sum()
         moved = (predicted(grid, values) != decided).mean()
-        bound = found["bounds"].get(method, found["estimates"][-1][1])
+        bound = found["bounds"].get(method, last_estimates)
         rows.append(
             {
                 "method": method,

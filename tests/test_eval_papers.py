@@ -8,6 +8,7 @@ import struct
 import numpy as np
 import pytest
 
+from embedx.kernels.batch import new_batch
 from embedx.labeled.data import Labeled, Labels
 from eval import (
     __main__ as command,
@@ -17,6 +18,7 @@ from eval import (
     papers_one_vs_each,
     papers_unbiased_softmax,
 )
+from eval.papers_variants import VARIANTS
 from tests.support.eval_setup import (
     EXPERIMENTS,
     RESULTS,
@@ -79,16 +81,26 @@ def measured(name, data, *only, folder=None):
 
 
 def test_one_vs_each(data):
-    records = measured("papers-one-vs-each", data, "table-2", "figure-1", "bibtex")
+    sections = ("table-2", "figure-1", "figure-1b", "figure-3")
+    records = measured("papers-one-vs-each", data, *sections, "bibtex")
     tables = experiment_called("papers-one-vs-each").tables
     rows = tables["table-2"](records).splitlines()[2:]
     assert [row.split(" | ")[1] for row in rows][-1] == "OVE-SGD"
     assert len(rows) == 7
     assert float(rows_of(tables["figure-1"](records))["OVE"]["largest difference"]) < 1e-3
     assert tables["toy"](records) == "Not measured."
-    assert (
-        experiment_called("papers-one-vs-each").plots[""](records) is None
-    )  # the toy was not measured
+    in_the_plane = rows_of(tables["figure-1b"](records))
+    likelihood, ove, bouchard = (
+        float(in_the_plane[method]["bound on log-likelihood"])
+        for method in ("SOFT", "OVE", "BOUCHARD")
+    )
+    assert likelihood > ove > bouchard
+    assert in_the_plane["SOFT"]["plane decided otherwise than by SOFT"] == "0.0 %"
+    assert len(tables["figure-3"](records).splitlines()) == 2 + 4
+    plots = experiment_called("papers-one-vs-each").plots
+    assert plots["-plane"](records) is not None
+    assert plots["-evolution"](records) is not None
+    assert plots[""](records) is None  # the toy was not measured
 
 
 def test_a_label_that_training_never_saw_is_a_mistake_and_left_out_of_nlpd():
@@ -266,3 +278,53 @@ def test_a_corpus_or_a_folder_that_is_not_there_is_a_mistake_of_the_user(here, m
         with pytest.raises(SystemExit) as ended:
             command.main(["papers-ldgs", "--only", "next-word", *arguments])
         assert ended.value.code == 2
+
+
+# ---- objectives that differ in one point
+
+
+def of_batch(name, z, label, drawn, expected=1.0, n_updates=0, state=(0.0,), **settings):
+    """Loss, derivatives and state of a variant for one example."""
+    objective = VARIANTS[name]
+    objective = objective(objective.Settings(**settings))
+    batch = new_batch(1, len(z), objective.uniforms_width)
+    batch.z[0] = z
+    batch.label[0] = label
+    batch.sample_count[0] = drawn
+    batch.log_expected_count[0] = np.where(batch.sample_count[0] > 0, np.log(expected), 0)
+    batch.n_updates[:] = n_updates
+    after = np.array([state], np.float32)
+    constants = objective.constants(1, len(z))
+    loss = objective.coefficients(batch, after, constants, 1, len(z), np.float32(0.5))
+    return loss, batch.z[0], after[0]
+
+
+def test_local_steps_by_iterations_are_those_of_an_input_visited_as_often():
+    z, label, drawn = [1.0, 0.0, 2.0], [1, 0, 0], [0, 1, 1]
+    settings = {"augment": "noise", "threshold": 1e9}
+    _, _, state = of_batch(
+        "ar-by-iterations", z, label, drawn, n_updates=3, state=(0.5,), minibatches=10, **settings
+    )
+    share = (1 + 3 * 10) ** -0.9
+    seen = 1 + np.exp(-1) + np.exp(1)
+    assert state[0] == pytest.approx(np.log((1 - share) * np.exp(0.5) + share * seen), rel=1e-5)
+
+
+def test_without_the_cap_a_step_of_u_may_end_above_the_estimate_of_the_normaliser():
+    z, label, drawn = [1.0, 0.0, 2.0], [1, 0, 0], [0, 1, 1]
+    settings = {"double_sum": "proposed", "threshold": 10.0}
+    u = 0.9
+    _, _, state = of_batch("umax-uncapped", z, label, drawn, n_updates=1, state=(u,), **settings)
+    estimate = np.log(1 + np.exp(-1) + np.exp(1))
+    assert state[0] == pytest.approx(u - 0.5 * (1 - np.exp(estimate - u)), rel=1e-5)
+    *_, far = of_batch("umax-uncapped", z, label, drawn, n_updates=1, state=(0.1,), **settings)
+    assert far[0] > estimate
+
+
+def test_a_joint_candidate_set_has_all_labels_of_a_row_in_its_sum():
+    z, label, drawn = np.array([1.0, 0.0, 2.0, -1.0]), [1, 1, 0, 0], [0, 0, 1, 0]
+    loss, derivatives, _ = of_batch("sampled-softmax-joint", z, label, drawn)
+    p = np.exp(z) * [1, 1, 1, 0]
+    p /= p.sum()
+    assert loss == pytest.approx(-np.log(p[:2]).sum(), rel=1e-5)
+    assert derivatives == pytest.approx(2 * p - label, abs=1e-6)
