@@ -143,7 +143,7 @@ def test_unbiased_softmax(data):
     ("name", "measured_sets"),
     [
         ("papers-augment-and-reduce", ["mnist", "bibtex", "omniglot", "time", "toy", "why"]),
-        ("papers-one-vs-each", []),
+        ("papers-one-vs-each", ["table-2", "figure-1", "figure-1b", "toy"]),
         ("papers-unbiased-softmax", papers_unbiased_softmax.TABULATED),
     ],
 )
