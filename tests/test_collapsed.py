@@ -27,8 +27,11 @@ SMALL = {"dim": 16, "epochs": 10, "sample": 0, "threads": 2}
 
 
 def fit(corpus, *, objective="softmax", watch=None, **options):
+    defaults = dict(SMALL)
+    if "time_budget" in options:
+        del defaults["epochs"]
     return collapsed.train(
-        corpus, configure(objective, SMALL | options, is_collapsed=True), watch=watch
+        corpus, configure(objective, defaults | options, is_collapsed=True), watch=watch
     )
 
 
@@ -163,7 +166,7 @@ def test_a_time_budget_ends_the_run(two_topics, monkeypatch):
     monkeypatch.setattr(trainer, "time", Clock())  # of the epoch of streaming before
     tick = 0.001
     monkeypatch.setattr(alternating, "time", Clock(tick))
-    outcome = fit(two_topics, epochs=1, time_budget=0.5).outcome
+    outcome = fit(two_topics, time_budget=0.5).outcome
     assert outcome.epochs > 1
     # The last look before the budget ends an iteration's work, the next one measures it.
     assert outcome.seconds < 0.5 + 1.5 * tick

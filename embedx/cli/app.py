@@ -231,7 +231,7 @@ def application(arguments: Sequence[str]) -> typer.Typer:
     groups = {name: _group(text) for name, text in GROUPS.items()}
     for section, path in _listed_commands(None if is_completing else named):
         command = COMMANDS[section][path]
-        settings: options.Options = {}
+        settings: options.OptionsByName = {}
         is_named = path == named
         if is_named and path in options.SETTINGS:
             settings = options.SETTINGS[path]()

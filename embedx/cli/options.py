@@ -313,10 +313,10 @@ class Option:
         return texts
 
 
-Options = dict[str, Option]
+OptionsByName = dict[str, Option]
 
 
-def options_of(*groups: type[Settings]) -> Options:
+def options_of(*groups: type[Settings]) -> OptionsByName:
     """The settings of these groups, by name."""
     return {
         field.name: Option(field, group.panel)
@@ -331,7 +331,7 @@ def defaults_of_objective(objective: Any, command: str) -> Record:
     return dict(by_command[command])
 
 
-def _task_options(command: str, *groups: type[Settings]) -> Options:
+def _task_options(command: str, *groups: type[Settings]) -> OptionsByName:
     """The settings of `train` or `classify`, its samplers and its objectives."""
     from embedx.objectives import OBJECTIVES
     from embedx.parameters import fields_of, fields_of_objective
@@ -357,7 +357,7 @@ def _task_options(command: str, *groups: type[Settings]) -> Options:
     return options
 
 
-def train_options() -> Options:
+def train_options() -> OptionsByName:
     """The settings of `embedx train`."""
     from embedx.distributed.settings import ClusterSettings
     from embedx.graphs.settings import GraphSettings
@@ -384,7 +384,7 @@ def train_options() -> Options:
     return options
 
 
-def classify_options() -> Options:
+def classify_options() -> OptionsByName:
     """The settings of `embedx classify`."""
     from embedx.classification.settings import ClassifySettings
     from embedx.distributed.settings import ClusterSettings
@@ -398,7 +398,7 @@ def classify_options() -> Options:
     return options | {name: dataclasses.replace(options[name], by_set=True) for name in shared}
 
 
-def compare_options() -> Options:
+def compare_options() -> OptionsByName:
     """The settings of `embedx compare`, and those that it passes to each run.
 
     The latter are given by --set but for a few.
@@ -425,21 +425,21 @@ def compare_options() -> Options:
     }
 
 
-def phrase_options() -> Options:
+def phrase_options() -> OptionsByName:
     """The settings of `embedx phrases`."""
     options = options_of(PhraseSettings, TextSettings)
     options["phrases"].defaults["embedx phrases"] = 1
     return options
 
 
-def report_options() -> Options:
+def report_options() -> OptionsByName:
     """The settings of `embedx report`."""
     from embedx.report.settings import ReportSettings
 
     return options_of(ReportSettings)
 
 
-def export_options() -> Options:
+def export_options() -> OptionsByName:
     """The settings of `embedx export`."""
     from embedx.vectors.export import ExportSettings
 

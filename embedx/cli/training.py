@@ -1,5 +1,8 @@
 """The commands that train: their options and help. What they do is in `words` and `labels`, which
 need numba.
+
+The docstring of a command is its help, and the list in it describes its arguments
+(`options.documented`).
 """
 
 import dataclasses

@@ -2,7 +2,7 @@
 
     allocate   parameters and workspaces, whose memory is taken on first write; the memory plan
     train      the loop over chunks, or another training method; a cluster wraps this stage
-    finish     the model, with calibration by held-out data
+    held out   the model, with calibration by held-out data (`finish` of the run)
 
 `embedx.tasks` has the earlier stages: request, read, resolve.
 """

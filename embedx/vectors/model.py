@@ -160,7 +160,7 @@ class WordVectors:
         """
         if which not in VECTORS:
             raise SettingError("vectors", which, choice(which, VECTORS))
-        if which == VECTORS[0]:
+        if which == "input":
             return self
         output = self.output_vectors
         if output is None:
@@ -174,7 +174,7 @@ class WordVectors:
             )
             raise SettingError("vectors", which, problem)
         vectors = output
-        if which != VECTORS[1]:
+        if which == "sum":
             vectors = self.vectors + output
         return replace(self, arrays={"input": vectors}, subwords=None)
 
@@ -214,7 +214,7 @@ class WordVectors:
             raise gensim_names.missing(self, name, gensim_names.OF_VECTORS)
 
     def __contains__(self, word: object) -> bool:
-        return self._row(word) is not None
+        return self._found_row(word) is not None
 
     def __getitem__(self, word: Key | Sequence[Key]) -> ndarray:
         """The vector of a word or a row number, float32 (dim,), or of a list of these, float32 (n,
@@ -224,24 +224,24 @@ class WordVectors:
         has.
         """
         if isinstance(word, KEYS):
-            return self._known_vector(word)
-        vectors = [self._known_vector(key) for key in _listed(word)]
+            return self._required_vector(word)
+        vectors = [self._required_vector(key) for key in _listed(word)]
         if not vectors:
             raise DataError("words", None, "an empty list", "give a word")
         return np.array(vectors, float32)
 
-    def _known_vector(self, key: Key) -> ndarray:
+    def _required_vector(self, key: Key) -> ndarray:
         """The vector of a word or a row number, float32 (dim,). Raises KeyError for one without,
         and DataError for what is neither.
         """
         if not isinstance(key, KEYS):
             raise _not_a_key(key)
-        vector = self._vector(key)
+        vector = self._found_vector(key)
         if vector is None:
             raise self._unknown(key)
         return vector
 
-    def _row(self, key: object) -> int | None:
+    def _found_row(self, key: object) -> int | None:
         """The row of a word, or of a row number; None for an unknown one."""
         if isinstance(key, int | np.integer):
             return int(key) if 0 <= key < len(self) else None
@@ -262,9 +262,9 @@ class WordVectors:
             return joined
         return form
 
-    def _vector(self, key: Key) -> ndarray | None:
+    def _found_vector(self, key: Key) -> ndarray | None:
         """The vector of a word or a row number, float32 (dim,); None for one without."""
-        row = self._row(key)
+        row = self._found_row(key)
         if row is not None:
             return self.vectors[row]
         if self.subwords is None or not isinstance(key, str):
@@ -338,21 +338,21 @@ class WordVectors:
 
     def _unit_mean(self, words: Sequence[Key]) -> ndarray:
         """The mean of the vectors of words, at length 1; words without one are ignored."""
-        _, vectors = self._known(words)
+        _, vectors = self._required_vectors(words)
         return unit(np.mean(vectors, axis=0))
 
     def doesnt_match(self, words: Sequence[K]) -> K:
         """The word with the smallest cosine to the mean of all unit vectors; words without a vector
         are ignored. Raises EmbedxError where none has one.
         """
-        known, vectors = self._known(words)
+        known, vectors = self._required_vectors(words)
         units = np.array([unit(vector) for vector in vectors])
         cosines = units @ unit(units.mean(axis=0))
         return known[int(np.argmin(cosines))]
 
-    def _known(self, words: Sequence[K]) -> tuple[list[K], list[ndarray]]:
+    def _required_vectors(self, words: Sequence[K]) -> tuple[list[K], list[ndarray]]:
         """The words that have vectors, and these. Raises DataError where none has one."""
-        known, vectors = self._words_with_vectors(words)
+        known, vectors = self._found_vectors(words)
         if not known:
             problem = f"no {self.noun}s"
             if words:
@@ -360,14 +360,14 @@ class WordVectors:
             raise DataError("words", None, problem, f"give {self.noun}s of the model")
         return known, vectors
 
-    def _words_with_vectors(self, words: Sequence[K]) -> tuple[list[K], list[ndarray]]:
+    def _found_vectors(self, words: Sequence[K]) -> tuple[list[K], list[ndarray]]:
         """The words that have vectors, and these."""
         if isinstance(words, str):
             raise DataError("words", None, f"{words!r} is a string", "give a list of words")
         known = []
         vectors = []
         for key in _listed(words):
-            vector = self._vector(key)
+            vector = self._found_vector(key)
             if vector is not None:
                 known.append(key)
                 vectors.append(vector)
@@ -381,8 +381,8 @@ class WordVectors:
         """The words whose cosine to `word` is larger than that of `other`, the most frequent first.
         Raises KeyError where one of both is not in the vocabulary.
         """
-        row = self._row_of_known(word)
-        row_of_other = self._row_of_known(other)
+        row = self._required_row(word)
+        row_of_other = self._required_row(other)
         cosines = self.vectors @ self._unit(row) / self._norms
         is_closer = cosines > cosines[row_of_other]
         is_closer[row] = False
@@ -394,26 +394,26 @@ class WordVectors:
         """
         if attr != COUNT:
             raise SettingError("attr", attr, choice(attr, [COUNT]))
-        return int(self._known_counts[self._row_of_known(word)])
+        return int(self._required_counts[self._required_row(word)])
 
     def n_frequent(self, min_count: int) -> int:
         """How many words occur at least `min_count` times; they are the first ones. Raises
         EmbedxError for a model without counts.
         """
-        rising = self._known_counts[::-1]
+        rising = self._required_counts[::-1]
         return len(self) - int(np.searchsorted(rising, min_count))
 
     @property
-    def _known_counts(self) -> ndarray:
+    def _required_counts(self) -> ndarray:
         """The counts, int64 (words,). Raises DataError where the file has none."""
         if self.counts is None:
             name = self.facts.get("source", "this model")
             raise DataError(name, None, "no counts of words", "a model folder has them")
         return self.counts
 
-    def _row_of_known(self, key: Key) -> int:
+    def _required_row(self, key: Key) -> int:
         """The row of a word or row number. Raises KeyError for an unknown one."""
-        row = self._row(key)
+        row = self._found_row(key)
         if row is None:
             raise self._unknown(key)
         return row
@@ -433,7 +433,7 @@ class WordVectors:
 
     def mean_vector(self, words: Sequence[Key]) -> ndarray | None:
         """float32 (dim,): the mean of the vectors of the words that have one; None if none has."""
-        _, vectors = self._words_with_vectors(words)
+        _, vectors = self._found_vectors(words)
         return np.mean(vectors, axis=0) if vectors else None
 
     def analogy(
@@ -513,7 +513,7 @@ class WordVectors:
         does not fit.
         """
         if not isinstance(term, ndarray):
-            return unit(self._known_vector(term))
+            return unit(self._required_vector(term))
         wrong_form = checks.wrong_form(term, (self.vector_size,))
         if wrong_form or not np.isfinite(term).all():
             wanted = f"give {self.vector_size} finite numbers"
@@ -561,7 +561,7 @@ class WordVectors:
 
     def _excluded(self, query: Key | ndarray) -> set[int]:
         """The row of a word or row number, which is no answer to it; empty for a vector."""
-        row = None if isinstance(query, ndarray) else self._row(query)
+        row = None if isinstance(query, ndarray) else self._found_row(query)
         return set() if row is None else {row}
 
     def _nearest(

@@ -10,9 +10,10 @@ CARS, CATS = (
 
 def fit(corpus, objective, **options):
     """A model of 16 dimensions of all words, by one thread."""
-    return embedx.SkipGram(
-        objective, **({"dim": 16, "epochs": 5, "sample": 0, "threads": 1} | options)
-    ).fit(corpus)
+    defaults = {"dim": 16, "sample": 0, "threads": 1}
+    if "time_budget" not in options:
+        defaults["epochs"] = 5
+    return embedx.SkipGram(objective, **(defaults | options)).fit(corpus)
 
 
 def assert_knows_the_topics(model):
