@@ -116,6 +116,20 @@ def test_the_page_of_a_model_has_intervals():
     assert " ± " not in row[1]
 
 
+@pytest.mark.parametrize(
+    ("cosine", "bound", "text"),
+    [
+        (0.62, 0.131, "0.62 ± 0.13"),
+        (-0.4, 1.2, "-0.40 ± 1.20"),
+        (0.62, 2.87, "0.62 ± ?"),
+        (-0.62, 1.62, "-0.62 ± ?"),
+        (0.0, float("inf"), "0.00 ± ?"),
+    ],
+)
+def test_an_interval_that_has_all_cosines_tells_nothing(cosine, bound, text):
+    assert pages.with_interval(cosine, bound) == text
+
+
 def test_a_trained_model_has_intervals(tmp_path):
     text = tmp_path / "text.txt"
     words = np.random.default_rng(0).integers(0, 20, 4000)

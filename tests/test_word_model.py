@@ -17,6 +17,7 @@ from embedx.storage import folder as on_disk
 from embedx.storage.folder import check_output
 from embedx.vectors import gensim_names, model
 from embedx.vectors.model import UnknownWordError
+from embedx.vectors.names import shown_name
 from tests.support.files import files_below
 from tests.support.refusals import refused, refused_data
 
@@ -435,3 +436,25 @@ def test_what_gensim_gives_instead_exists():
     for instead in gensim_names.OF_VECTORS.values():
         name = instead.partition("(")[0]
         assert hasattr(words, name) or not name.isidentifier()
+
+
+class BrokenVectors(model.WordVectors):
+    @property
+    def longest(self):
+        return self.wrds
+
+
+def test_an_error_within_a_property_names_what_is_missing():
+    vectors = BrokenVectors(["a", "b"], {"input": np.eye(2, dtype=np.float32)})
+    with pytest.raises(AttributeError) as raised:
+        _ = vectors.longest
+    assert raised.value.name == "wrds"
+
+
+def test_items_are_shown_with_blanks_between_their_words():
+    arrays = {"input": np.eye(2, dtype=np.float32)}
+    items = ["Tasse_Größe_L", "B7"]
+    sessions = model.WordVectors(items, arrays, settings={"format": "sessions"})
+    shown = [shown_name(sessions, item, {"B7": "Becher"}) for item in items]
+    assert shown == ["Tasse Größe L", "B7 (Becher)"]
+    assert shown_name(model.WordVectors(items, arrays), items[0]) == items[0]

@@ -17,7 +17,7 @@ from embedx.report.word_map import MIN_WORDS_ON_MAP, Neighbours, map_data, map_o
 from embedx.runtime.progress import Progress
 from embedx.skipgram.configuration import configure
 from embedx.vectors.model import WordVectors
-from embedx.vectors.names import names_of, with_name
+from embedx.vectors.names import names_of, shown_name
 from embedx.vectors.uncertainty import INTERVAL, uncertainty_of
 
 
@@ -110,7 +110,9 @@ def neighbours_and_map(
         progress.note(f"map of {len(on_map):,} {vectors.noun}s by {projection.NAMES[method]}")
         word_map = map_of(vectors, map_rows, method, settings.seed)
         on_plane = map_data(vectors, word_map, near, settings.chosen_words)
-        on_plane["titles"] = [names.get(word, word) for word in on_plane["words"]]
+        on_plane["titles"] = [
+            names.get(word, shown_name(vectors, word)) for word in on_plane["words"]
+        ]
         values["map"] = on_plane
         values["projection"] = word_map.projection
 
@@ -187,15 +189,26 @@ def neighbour_rows(
         cosines = [f"{cosine:.2f}" for _, cosine in near[word]]
         if uncertainty is not None:
             errors = uncertainty.of_cosines(word, [other for other, _ in near[word]])
-            bounds = (INTERVAL * errors).tolist()
-            cosines = [f"{c} ± {bound:.2f}" for c, bound in zip(cosines, bounds, strict=True)]
+            cosines = [
+                with_interval(cosine, INTERVAL * error)
+                for (_, cosine), error in zip(near[word], errors.tolist(), strict=True)
+            ]
         nearest = ", ".join(
-            f"{with_name(other, names)} ({cosine})"
+            f"{shown_name(vectors, other, names)} ({cosine})"
             for (other, _), cosine in zip(near[word], cosines, strict=True)
         )
         count = "–" if vectors.counts is None else f"{vectors.counts[row]:,}"
-        rows.append([with_name(word, names), nearest, f"{row + 1:,}", count])
+        rows.append([shown_name(vectors, word, names), nearest, f"{row + 1:,}", count])
     return rows
+
+
+def with_interval(cosine: float, bound: float) -> str:
+    """A cosine and half its interval, `0.62 ± 0.13`; `0.62 ± ?` where the interval has all cosines,
+    from -1 to 1.
+    """
+    if bound >= 1 + abs(cosine):
+        return f"{cosine:.2f} ± ?"
+    return f"{cosine:.2f} ± {bound:.2f}"
 
 
 def neighbours_side_by_side(
@@ -209,7 +222,7 @@ def neighbours_side_by_side(
 
     titles = names_of(models[0], settings.names)
     columns = [nearest_column(model, words, settings.nearest, titles) for model in models]
-    shown = [with_name(word, titles) for word in words]
+    shown = [shown_name(models[0], word, titles) for word in words]
     return [[models[0].noun, *names], *map(list, zip(shown, *columns, strict=True))]
 
 

@@ -95,7 +95,7 @@ class SkipGram:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            if name in vars(type(self)):
+            if hasattr(type(self), name):
                 # A property's own error led here.
                 return object.__getattribute__(self, name)
             raise gensim_names.missing(self, name, gensim_names.OF_TRAINING)

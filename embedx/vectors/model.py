@@ -211,6 +211,9 @@ class WordVectors:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
+            if hasattr(type(self), name):
+                # A property's own error led here.
+                return object.__getattribute__(self, name)
             raise gensim_names.missing(self, name, gensim_names.OF_VECTORS)
 
     def __contains__(self, word: object) -> bool:

@@ -6,9 +6,11 @@ from pathlib import Path
 
 from embedx.errors import DataError
 from embedx.text.decompression import lines_of_file
+from embedx.text.session_items import BLANK_IN_ITEM
 from embedx.vectors.model import WordVectors
 
 LINE = "item TAB name"
+NO_NAMES: Mapping[str, str] = {}
 
 
 def read_names(file: str | Path) -> dict[str, str]:
@@ -46,11 +48,16 @@ def names_of(vectors: WordVectors, file: str | Path | None) -> dict[str, str]:
     return names
 
 
-def with_name(item: str, names: Mapping[str, str]) -> str:
-    """An item with its name in parentheses, if it has one."""
-    if item in names:
-        return f"{item} ({names[item]})"
-    return item
+def shown_name(vectors: WordVectors, word: str, names: Mapping[str, str] = NO_NAMES) -> str:
+    """A word or node as it is, or an item with blanks between its words; with its name in
+    parentheses, if it has one.
+    """
+    shown = word
+    if vectors.noun == "item":
+        shown = word.replace(BLANK_IN_ITEM, " ")
+    if word in names:
+        return f"{shown} ({names[word]})"
+    return shown
 
 
 def _rows(file: str) -> Iterator[tuple[int, list[str]]]:
