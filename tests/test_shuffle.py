@@ -15,15 +15,15 @@ def places(monkeypatch):
     """
     monkeypatch.setattr(strategies, "CHUNK", 150)
     seen = []
-    original = strategies.Streamed.place
+    original = strategies.Streamed.chunk
 
-    def place(self, epoch, chunk, rate):
-        outcome = original(self, epoch, chunk, rate)
+    def chunk(self, epoch, number, rate):
+        trained = original(self, epoch, number, rate)
         if rate > 0:  # else to know the loss before
-            seen.append((epoch, *outcome[:2]))
-        return outcome
+            seen.append((epoch, *trained[:2]))
+        return trained
 
-    monkeypatch.setattr(strategies.Streamed, "place", place)
+    monkeypatch.setattr(strategies.Streamed, "chunk", chunk)
     return seen
 
 

@@ -8,7 +8,6 @@ import typer
 
 from embedx.cli.help import help_formatter
 from embedx.cli.options import SETTINGS, defaults_of_objective
-from embedx.parameters import fields_of_objective
 from embedx.settings import Record, as_typed, described, is_given_by_set, option_name, settings_of
 
 Objective = Annotated[str | None, typer.Argument()]
@@ -62,6 +61,9 @@ def _settings(objective: Any) -> list[Record]:
     """The settings that an objective declares: option, meaning, values, and the default of each
     command that takes it.
     """
+    # imported here, because it imports the kernels, which the help of other commands does not need
+    from embedx.parameters import fields_of_objective
+
     records: dict[str, Record] = {}
     for task in TASKS:
         task_defaults = defaults_of_objective(objective, task)
