@@ -34,6 +34,7 @@ EXPERIMENTS = {
     "related": "cosines of related words beside people's associations, and beside gensim",
     "bounds": "how far each loss is from the likelihood, by the rows that it scores",
     "objectives": "all output layers of skip-gram side by side",
+    "adversarial-words": "noise by a tree over input vectors beside noise by frequency, for words",
     "search-proposal": "rows found and weighted draws for losses over all rows, beside draws alone",
     "papers-augment-and-reduce": "Ruiz et al. 2018, the tables by the paper's protocol",
     "papers-one-vs-each": "Titsias 2016, likewise",

@@ -85,6 +85,7 @@ STATED = {
         "0.9 0.1.0 3.11.7 0.73 0.75 0.62 0.64 1.461 4.008 6.136 4.743 1.414 0.1"
     ),
     "papers-adversarial": "1.5 7.5e-4 2.8e-4 2.3e-4 0.5e-4 0.3",
+    "adversarial-words": "",
     "search-proposal": "",
     "scale": "1.1",
     "subwords": "",
