@@ -246,6 +246,16 @@ def near_file(path: str, remedy: str, others: Iterable[str] = ()) -> str:
     return near(name, (other for other, stem in stems.items() if stem in near_stems), remedy)
 
 
+def no_such(
+    kind: str, path: object, remedy: str = "check the name", others: Iterable[str] = ()
+) -> DataError:
+    """The error for a path that does not exist; see `near_file`.
+
+    kind  what should be there, such as "file or model folder"
+    """
+    return DataError(path, None, f"no such {kind}", near_file(str(path), remedy, others))
+
+
 def _stem(name: str) -> str:
     """A file's name in lower case, without its last suffix."""
     return os.path.splitext(name)[0].lower()

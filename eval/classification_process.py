@@ -202,10 +202,13 @@ def warm(job: Job, data: Any) -> None:
 
 def chosen(job: Job, settings: dict[str, Any]) -> dict[str, Any]:
     """The settings that were chosen, and those that matter as they were resolved."""
+    from embedx.classification.settings import TREE_SETTINGS
+
     names = ["optimizer", "learning_rate", "epochs", "batch_size", "sampler", "l2", "negatives"]
     if settings["optimizer"] == "dcd":
-        own = ["leaf_size", "arity", "beam", "trees"] if settings["weights"] == "tree" else []
-        names = ["optimizer", "epochs", "l2", "weights", "weight_threshold", *own]
+        names = ["optimizer", "epochs", "l2", "weights", "weight_threshold"]
+        if settings["weights"] == "tree":
+            names += TREE_SETTINGS
     elif settings["optimizer"] == "lbfgs":
         names = ["optimizer", "l2"]
     elif settings["sampler"] in ("all", "path"):

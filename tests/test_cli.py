@@ -230,6 +230,30 @@ def test_a_mistake_gets_one_line_exit_code_2_and_leaves_nothing_behind(
     assert not list(home.glob("mistake*"))
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "info MODEL",
+        "report MODEL",
+        "reproduce MODEL",
+        "nn MODEL word",
+        "predict MODEL rows.txt",
+        "eval MODEL",
+        "eval MODEL --text text.txt",
+        "vectors MODEL word",
+        "export MODEL model.npz",
+    ],
+)
+def test_every_command_says_alike_that_there_is_no_model(tmp_path, arguments):
+    (tmp_path / "reviews.embedx").mkdir()
+    words = ["review.embedx" if word == "MODEL" else word for word in arguments.split()]
+    done = run_command(tmp_path, *words, check=False)
+    assert done.returncode == 2
+    line = done.stderr.splitlines()[-1]
+    assert re.match(r"embedx: review.embedx: no such (file or )?model folder; ", line)
+    assert "did you mean reviews.embedx?" in line
+
+
 def test_quiet_shows_warnings_alone_and_verbose_all_settings(home, two_topics):
     common = ["train", two_topics, "--epochs", 3, "--overwrite", "-o", "it's loud"]
     plain, quiet, verbose = (

@@ -601,7 +601,7 @@ def many_labels(n=600, n_labels=100):
 def test_a_tree_finds_labels():
     X, y = many_labels()
     fitted = SoftmaxClassifier(**HINGE, weights="tree").fit(X, sparse.csr_matrix(y))
-    assert fitted.classifier_.is_searched
+    assert fitted.classifier_.has_label_tree
     assert (fitted.predict(X).toarray() == y).mean() > 0.995
     ids, p = fitted.top_k(X, 3)
     assert ids.shape == p.shape == (len(y), 3)
@@ -616,7 +616,7 @@ def test_a_tree_of_single_labels_predicts_the_best_it_finds():
     X, y = many_labels()
     names = np.array([f"label {k:03d}" for k in range(100)])[y.argmax(axis=1)]
     fitted = SoftmaxClassifier(**HINGE, weights="tree").fit(X, names)
-    assert fitted.classifier_.is_searched
+    assert fitted.classifier_.has_label_tree
     np.testing.assert_array_equal(fitted.predict(X), fitted.top_k(X, 1)[0][:, 0])
     assert (fitted.predict(X) == names).mean() > 0.6
 

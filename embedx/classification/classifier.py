@@ -160,7 +160,7 @@ class Classifier(LabelRanking):
         """The number of best labels per row that a threshold, or a conformal set, selects from."""
         if not in_sets:
             return decisions.MAX_ABOVE
-        return decisions.MAX_IN_SET_OF_TREE if self.is_searched else decisions.MAX_IN_SET
+        return decisions.MAX_IN_SET_OF_TREE if self.has_label_tree else decisions.MAX_IN_SET
 
     def label_sets(
         self,
@@ -196,7 +196,7 @@ class Classifier(LabelRanking):
         1/2 if labels are independent, else the likeliest.
         """
         has_ranked_probabilities = (
-            self.is_searched
+            self.has_label_tree
             or self.has_neighbours
             or (has_independent_labels and "calibration" in self.arrays)
         )
@@ -226,7 +226,7 @@ class Classifier(LabelRanking):
                 return np.log(np.asarray(self.objective.label_probability(z)))
 
         is_ranked = "calibration" in self.arrays or self.has_neighbours
-        if self.is_searched or not is_ranked:
+        if self.has_label_tree or not is_ranked:
             blocks = self.blocks(features, threads=threads, compute=log_p_of)
             return np.concatenate([log_p for _, log_p in blocks])
 
@@ -257,10 +257,10 @@ class Classifier(LabelRanking):
         metrics = self.new_metrics()
         tempered = LabelMetrics(self.n_labels)
         has_temperature = "temperature" in self.facts
-        if self.has_neighbours or self.is_searched:
+        if self.has_neighbours or self.has_label_tree:
             best = self.iter_top_k(features, max(metrics.ks), progress, threads)
             _add_ranked(metrics, best, labels)
-        if not self.is_searched:
+        if not self.has_label_tree:
             for rows, log_p in self.blocks(features, progress, threads):
                 ranked_by = None if self.has_neighbours else log_p
                 metrics.add(log_p, ranked_by, labels.rows(rows))

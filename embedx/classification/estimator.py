@@ -21,7 +21,7 @@ from embedx.classification import familiarity, targets, word_ngrams
 from embedx.classification.classifier import Classifier, load
 from embedx.classification.effects import check_given
 from embedx.classification.label_tree import LabelTree, weights_of
-from embedx.classification.label_weights import asks_for_sparse
+from embedx.classification.label_weights import is_sparse_or_tree
 from embedx.classification.objective_choice import RunSettings, default_objective, new_objective
 from embedx.classification.problem import given_names, has_softmax
 from embedx.classification.row_blocks import all_rows
@@ -263,7 +263,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 "partial_fit takes stochastic steps, but optimizer='lbfgs' needs all data at once;"
                 " use 'adagrad'"
             )
-        if is_first and asks_for_sparse(self.weights):
+        if is_first and is_sparse_or_tree(self.weights):
             raise ValueError(
                 f"the first call of partial_fit trains dense weights; with weights={self.weights!r}"
                 " begin with fit"
@@ -365,7 +365,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _can_take_lbfgs(self, objective: Objective) -> bool:
         """Whether all rows are scored, and no parameter of training by steps is given."""
         scores_all = objective.candidates[0] == "all" and self.sampler in (None, "all")
-        has_dense_rows = self.labels != "one" and not asks_for_sparse(self.weights)
+        has_dense_rows = self.labels != "one" and not is_sparse_or_tree(self.weights)
         parameters_of_steps = self._typed_settings().keys() & {
             *STEP_SETTINGS,
             "hidden",
@@ -685,7 +685,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise AttributeError("coef_: scores by distance are not linear in the features")
         if not self.classifier_.has_sparse_weights:
             return self._per_class(self.classifier_.arrays["output"])
-        return weights_of(self._tree(), len(self.classes_), self.n_features_in_)
+        return weights_of(self._single_level(), len(self.classes_), self.n_features_in_)
 
     @property
     def intercept_(self) -> ndarray:
@@ -693,20 +693,24 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         arrays = self.classifier_.arrays
         if self.classifier_.has_sparse_weights:
-            self._tree()
+            self._check_no_label_tree()
             no_features = csr_matrix((1, self.n_features_in_), dtype=float32)
             return self.classifier_.scores(no_features)[0]
         if "bias" in arrays:
             return self._per_class(arrays["bias"])
         return self._per_class(np.zeros(len(arrays["output"])))
 
-    def _tree(self) -> LabelTree:
-        """The sparse weights of all labels."""
-        if self.classifier_.is_searched:
+    def _single_level(self) -> LabelTree:
+        """The sparse weights of all labels, which are in no tree."""
+        self._check_no_label_tree()
+        return self.classifier_.trees[0]
+
+    def _check_no_label_tree(self) -> None:
+        """Raise AttributeError for labels in a tree."""
+        if self.classifier_.has_label_tree:
             raise AttributeError(
                 "coef_, intercept_: in a tree, scores of labels also depend on the nodes above them"
             )
-        return self.classifier_.trees[0]
 
     def _per_class(self, rows: ndarray) -> ndarray:
         """Weights or biases of the output rows; for two classes of a softmax their difference."""

@@ -47,7 +47,7 @@ def fit(
     if data is not None:
         features, labels = _known_rows(classifier, data)
 
-    if len(labels) and not classifier.is_searched:
+    if len(labels) and not classifier.has_label_tree:
         _fit_temperature(classifier, features, labels, settings.threads)
     if len(labels) >= calibration.MIN_ROWS:
         _fit_calibration(classifier, features, labels, settings.threads)

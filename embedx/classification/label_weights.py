@@ -1,4 +1,5 @@
-"""All decisions about `--weights`: how the weights of labels are stored and trained.
+"""Decisions about `--weights`, how the weights of labels are stored and trained, and a list of all
+files that depend on them.
 
     weights  candidates of the loss  trained by                         trainer
     dense    any                     steps on minibatches               StepTrainer
@@ -14,8 +15,9 @@ for a single level of all labels. `unmet_condition` is what sparse weights and t
 data and of other settings; WEIGHTS_OF_SETTING are the settings that need such weights. The refusals
 of both are below.
 
-Other places that depend on the weights:
+Other files that read the setting:
 
+    settings.py               its declaration, those of a tree, and the limits of the default
     objective_choice.py       ova is the default for sparse weights and for many labels
     effects.py                settings of other weights are refused before data are read
     resolve.py                defaults of the optimizer, its rate, and propensities
@@ -25,13 +27,15 @@ Other places that depend on the weights:
     steps.py                  steps on sparse rows: SampledSparse
     tree_plans.py             the levels and leaves of a tree
     start.py                  which weights training continues from
-    estimator.py              so `partial_fit`; L-BFGS is no default where others are asked for
+    estimator.py              so `partial_fit`; L-BFGS is no default where others are asked for;
+                              coef_ and intercept_
     comparison/labels.py      labels that are trained one after another converge
     distributed/refusals.py   a cluster trains all but sparse rows by steps, and L-BFGS
 
-A trained model is what its arrays are: `has_sparse_weights` and `is_searched` of scores.py. These
-ask for them, or for the strategy that trained it:
+A trained model is what its arrays are: `has_sparse_weights` and `has_label_tree` of scores.py.
+These ask for them, or for the strategy that trained it:
 
+    scores.py                 scores by all weights, by the sparse ones, or none by a tree
     classifier.py             scores and coverages of labels that a tree does not find
     ranking.py                the best labels through a tree; an index for dense weights
     held_out.py               no temperature where not all labels have scores
@@ -92,8 +96,8 @@ class Method(Enum):
     OPTIMUM = auto()
 
 
-def asks_for_sparse(weights: str | None) -> bool:
-    """Whether sparse weights are set, with or without a tree."""
+def is_sparse_or_tree(weights: str | None) -> bool:
+    """Whether these weights, which may not be set, are sparse, by themselves or in a tree."""
     return weights in (SPARSE, TREE)
 
 
@@ -167,8 +171,10 @@ def tree_depth(n_labels: int, settings: ClassifySettings) -> int:
     if settings.weights != TREE:
         return 0
     depth = 0
-    while settings.leaf_size << depth < n_labels and 2 << depth <= n_labels:
+    n_leaves = 1
+    while settings.leaf_size * n_leaves < n_labels and 2 * n_leaves <= n_labels:
         depth += 1
+        n_leaves *= 2
     return depth
 
 

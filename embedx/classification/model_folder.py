@@ -302,8 +302,8 @@ def _check_arrays(model: LabelRanking) -> None:
     _ = model.sampler
     if model.has_sparse_weights:
         _ = model.trees
-        is_searched = model.is_searched
-        if is_searched and model.objective.log_label_probability(np.zeros(1)) is None:
+        has_label_tree = model.has_label_tree
+        if has_label_tree and model.objective.log_label_probability(np.zeros(1)) is None:
             name = Setting("objective", model.objective.name)
             problem = ("names an array `tree_levels`, which ", name, " does not use")
             raise DataError(folder.DESCRIPTION, None, problem)

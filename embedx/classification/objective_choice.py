@@ -6,7 +6,7 @@ from typing import Any
 
 from embedx import objectives, samplers
 from embedx.classification.effects import check_given
-from embedx.classification.label_weights import asks_for_sparse
+from embedx.classification.label_weights import is_sparse_or_tree
 from embedx.classification.problem import ALL_ROWS
 from embedx.classification.settings import GAUSSIAN, ClassifySettings
 from embedx.engine.settings import check_stopping
@@ -39,7 +39,7 @@ def default_objective(
 
     of_logistic_regression  take softmax wherever weights may be dense, as scikit-learn does
     """
-    if of_logistic_regression and not asks_for_sparse(options.get("weights")):
+    if of_logistic_regression and not is_sparse_or_tree(options.get("weights")):
         return "softmax", {}
     labels = chosen_labels(data.labels, str(options.get("labels", "all")))
     is_exact = options.get("sampler", ALL_ROWS) == ALL_ROWS
@@ -47,7 +47,7 @@ def default_objective(
     needs_softmax = options.get("posterior") == GAUSSIAN
     if not data.is_sparse or has_hidden or not is_exact or needs_softmax:
         return "softmax", {}
-    if asks_for_sparse(options.get("weights")):
+    if is_sparse_or_tree(options.get("weights")):
         return "ova", {"loss": "squared-hinge"}
     has_several = bool((labels.n_of_row > 1).any())
     is_large = data.n_labels * data.n_features > MAX_WEIGHTS_OF_SOFTMAX

@@ -156,7 +156,7 @@ class LabelRanking(LabelScores):
         log-probabilities.
         """
         threads = threads_for(features, threads)
-        if self.is_searched:
+        if self.has_label_tree:
             blocks = self._best_in_trees(features, k, progress, threads)
         else:
             blocks = self._best_of_all(features, k, progress, threads)
@@ -208,7 +208,7 @@ class LabelRanking(LabelScores):
         """The probabilities of each row's best labels, (n, k), from their scores, best first."""
         if "calibration" in self.arrays:
             return self._calibrated("calibration", scores)
-        if self.has_independent_labels and not self.is_searched:
+        if self.has_independent_labels and not self.has_label_tree:
             return np.asarray(self.objective.label_probability(scores))
         return np.exp(scores)
 
@@ -287,7 +287,7 @@ class LabelRanking(LabelScores):
         if not self.objective.traits.ranks_by_score:
             problem = f"{self.objective.name} does not rank labels by their scores alone"
             raise SettingError("search", True, problem, LEAVE_OUT)
-        if self.is_searched:
+        if self.has_label_tree:
             problem = "the model finds the best labels through its own tree"
             raise SettingError("search", True, problem, LEAVE_OUT)
         if self.has_sparse_weights:

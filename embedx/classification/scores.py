@@ -151,12 +151,15 @@ class LabelScores:
 
     @property
     def has_sparse_weights(self) -> bool:
-        """Whether labels have sparse weights, by themselves or in a tree."""
+        """Whether labels have sparse weights, in a tree or by themselves, as its only level."""
         return "tree_levels" in self.arrays
 
     @cached_property
     def trees(self) -> list[LabelTree]:
-        """The trees of sparse weights. Raises `EmbedxError` where their arrays do not fit."""
+        """The levels of sparse weights: several, of one tree or more, or one with all labels.
+
+        Raises `EmbedxError` where their arrays do not fit.
+        """
         return label_tree.trees_of(
             self.arrays, self.known.n_features, self.objective.n_rows(self.n_labels)
         )
@@ -168,7 +171,7 @@ class LabelScores:
         return np.array_equal(self.trees[0].labels, np.arange(n_rows))
 
     @property
-    def is_searched(self) -> bool:
+    def has_label_tree(self) -> bool:
         """Whether the best labels are found through a tree, without scores of all labels."""
         return self.has_sparse_weights and (len(self.trees) > 1 or len(self.trees[0].levels) > 1)
 
@@ -177,7 +180,7 @@ class LabelScores:
 
         Raises `EmbedxError` where labels are found through a tree.
         """
-        if self.is_searched:
+        if self.has_label_tree:
             problem = "a tree scores the best labels alone, not all"
             raise SettingError("weights", "tree", problem, "use top_k")
         tree = self.trees[0]

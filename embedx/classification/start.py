@@ -126,7 +126,7 @@ def check_weights(before: Classifier, path: str | None) -> None:
     """
     if not before.has_sparse_weights:
         return
-    if before.is_searched:
+    if before.has_label_tree:
         problem: Text = "its labels are in a tree, which is fixed"
         first_model: Text = (Setting("weights", SPARSE), ", whose weights can continue")
     elif not has_label_losses(before.objective) or before.settings["sampler"] != ALL_ROWS:

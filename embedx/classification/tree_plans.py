@@ -57,10 +57,7 @@ def tree_plans(
     settings: ClassifySettings,
     progress: Progress,
 ) -> list[TreePlan]:
-    """The trees that the settings ask for, over the labels that occur.
-
-    Without `--weights tree` it is a single level of all of them.
-    """
+    """The trees that the settings ask for, or a single level, of the labels that occur."""
     labels = np.flatnonzero(counts).astype(int32)
     depth = tree_depth(len(labels), settings)
     if depth > 0:
@@ -73,7 +70,12 @@ def tree_plans(
         )
     # The rows of a tile then have masks of about one size.
     by_frequency = labels[np.argsort(-counts[labels], kind="stable")]
-    return [tree_plan(by_frequency, 0, np.array([0, len(labels)]), settings.arity)]
+    return [_single_level(by_frequency)]
+
+
+def _single_level(labels: ndarray) -> TreePlan:
+    """All labels as the only leaf of a tree without other nodes."""
+    return tree_plan(labels, 0, np.array([0, len(labels)]), arity=2)
 
 
 def _clustered(

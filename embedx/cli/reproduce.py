@@ -13,7 +13,13 @@ from embedx.cli.options import SETTINGS
 from embedx.distributed.settings import ClusterSettings
 from embedx.errors import DataError, SettingError
 from embedx.settings import Record, option_name, settings_of
-from embedx.storage.folder import DESCRIPTION, present, read_description, task_of_model
+from embedx.storage.folder import (
+    DESCRIPTION,
+    no_model_folder,
+    present,
+    read_description,
+    task_of_model,
+)
 from embedx.tasks.output import MODEL_OPTIONS
 from embedx.tasks.requests import RUNS
 from embedx.text.sources import STANDARD_INPUT
@@ -26,13 +32,13 @@ def reproduce(model: str, output: Path | None, as_json: bool, quiet: bool) -> No
     """Train the model again into the folder `output`, and print how the two differ."""
     folder = present(Path(model))
     if task_of_model(folder) is None:
-        raise DataError(model, None, "no model folder", "give one that embedx wrote")
+        raise no_model_folder(model)
     facts = read_description(folder)["facts"]
     words = recorded_command(folder, facts)
     if output is None:
         output = folder.with_name(f"{folder.name}.again")
     if output.exists():
-        raise SettingError("output", str(output), "is there already", "name a new folder")
+        raise SettingError("output", str(output), "exists already", "name a new folder")
 
     words = [*words, OUTPUT, str(output)]
     if quiet:

@@ -23,6 +23,7 @@ small. Of any other text it is a sentence, or PIECE tokens of one that is longer
 
 import dataclasses
 import math
+import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -33,7 +34,7 @@ from scipy.special import logsumexp
 
 from embedx import objectives
 from embedx.engine.encoders import ENCODERS
-from embedx.errors import DataError, Setting
+from embedx.errors import DataError, Setting, no_such
 from embedx.evaluation.labels import blocks_of_rows, fit_temperature
 from embedx.evaluation.statistics import Estimate, grouped
 from embedx.labeled.data import Labels
@@ -284,6 +285,8 @@ def likelihoods_of(
     for a model that cannot be scored, or has other words than the first.
     """
     for folder in folders:
+        if not os.path.exists(folder):
+            raise no_such("model folder", folder)
         if task_of_model(folder) != TASK:
             problem = ("not a folder written by `embedx train`, which ", Setting("text"), " needs")
             raise DataError(folder, None, problem)

@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy import ndarray
 
-from embedx.errors import DataError, Setting, SettingError, choice, near_file
+from embedx.errors import DataError, Setting, SettingError, choice, no_such
 from embedx.evaluation import statistics
 from embedx.labeled.files import Lines, source_of
 from embedx.labeled.ids import decoded
@@ -276,7 +276,7 @@ def unquoted(field: str) -> str:
 def lines_of(path: Path) -> Iterator[tuple[str, str]]:
     """(file:line, text) of each line that is neither blank nor a `#` comment."""
     if not os.path.exists(path):
-        raise DataError(path, None, "no such file", near_file(str(path), "check the name"))
+        raise no_such("file", path)
     n_bytes = 0
     lines = Lines(source_of(str(path)), Silent())
     for chunk in lines:

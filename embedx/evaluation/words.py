@@ -302,8 +302,8 @@ def matching(patterns: Sequence[Model]) -> list[WordVectors | str]:
         is_pattern = glob.has_magic(name) and not os.path.exists(name)
         paths = sorted(glob.glob(name)) if is_pattern else [name]
         if not paths:
-            problem = "no file or model folder has a name like that"
-            raise SettingError("against", name, problem, "check the pattern with ls")
+            remedy = "check the pattern with ls, and quote it"
+            raise SettingError("against", name, "no file or model folder matches", remedy)
         models += paths
     return models
 

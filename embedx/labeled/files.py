@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import IO
 
-from embedx.errors import DataError, EmbedxError, near_file, public_url
+from embedx.errors import DataError, EmbedxError, no_such, public_url
 from embedx.runtime.memory import available_memory
 from embedx.runtime.progress import Progress
 from embedx.text.decompression import UnpackedReader
@@ -68,8 +68,7 @@ def source_of(name: str) -> Source:
     try:
         size = os.stat(path).st_size
     except FileNotFoundError as error:
-        remedy = near_file(name, "check the name", recipe_names())
-        raise DataError(name, None, "no such file, and no recipe of that name", remedy) from error
+        raise no_such("file or recipe", name, others=recipe_names()) from error
     except OSError as error:
         problem = f"cannot be opened ({error.strerror})"
         raise DataError(path, None, problem, "check the name and your permissions") from error

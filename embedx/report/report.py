@@ -13,7 +13,7 @@ from embedx.report.contract import PageRequest, TaskPages, name_of
 from embedx.report.settings import LABEL_SETTINGS, WORD_SETTINGS, ReportSettings
 from embedx.runtime.atomic import write_text
 from embedx.runtime.progress import Progress, Silent
-from embedx.storage.folder import task_of_model
+from embedx.storage.folder import no_model_folder, task_of_model
 from embedx.storage.outputs import check_file
 from embedx.vectors import model as vectors
 
@@ -145,16 +145,8 @@ def known_task(model: str | Path, folder: Path) -> str:
     """The task of a model; raises `EmbedxError` for a folder without one."""
     task = task_of_model(folder)
     if task is None:
-        remedy = "give a folder that `embedx train` or `embedx classify` wrote"
-        raise DataError(model, None, why_no_model(folder), remedy)
+        raise no_model_folder(model)
     return task
-
-
-def why_no_model(folder: Path) -> str:
-    """What is in the place of a model."""
-    if folder.is_file():
-        return "a file"
-    return "not a model folder" if folder.exists() else "no such folder"
 
 
 def check_options(request: PageRequest, task: str, options: Mapping[str, Any]) -> None:

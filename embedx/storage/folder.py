@@ -40,7 +40,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy import ndarray
 
-from embedx.errors import DataError, EmbedxError, Setting, SettingError, Text, public_url
+from embedx.errors import DataError, EmbedxError, Setting, SettingError, Text, no_such, public_url
 from embedx.pages.plain import ESCAPES, escape
 from embedx.runtime import atomic, locks
 from embedx.settings import Options, Record
@@ -138,14 +138,22 @@ def _held(folder: Path) -> Iterator[Callable[[], bool]]:
             os.close(handle)
 
 
+def no_model_folder(
+    path: str | Path, source: str = "`embedx train` or `embedx classify` wrote"
+) -> DataError:
+    """The error for a path that is no model folder; `source` is what wrote such folders."""
+    remedy = f"give a folder that {source}"
+    if not os.path.exists(path):
+        return no_such("model folder", path, remedy)
+    if os.path.isdir(path):
+        return DataError(path, None, f"not a model folder (it has no {DESCRIPTION})", remedy)
+    return DataError(path, None, "a file, not a model folder", remedy)
+
+
 def _read(path: Path, schema: FolderSchema) -> Folder:
     """The model in a folder that no process replaces meanwhile."""
     if not _exists(path / DESCRIPTION):
-        remedy = f"give one that {schema.source}"
-        if not os.path.exists(path):
-            raise DataError(path, None, "no such folder", remedy)
-        problem = f"not a model folder (it has no {DESCRIPTION})"
-        raise DataError(path, None, problem, remedy)
+        raise no_model_folder(path, schema.source)
     description = read_described(path, schema)
     names = {
         stem: read_names(path / f"{stem}.tsv", lines)

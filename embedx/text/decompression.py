@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from embedx.errors import DataError, near_file
+from embedx.errors import DataError, no_such
 from embedx.text import archives
 from embedx.text.in_order import in_order
 from embedx.text.opening import BLOCK_BYTES, open_source, reason
@@ -77,7 +77,7 @@ def lines_of_file(name: str) -> Iterator[bytes]:
     """
     is_one_file = not glob.has_magic(name) and not is_url(name) and name != STANDARD_INPUT
     if is_one_file and not os.path.lexists(name) and recipe_meant(name) is None:
-        raise DataError(name, None, "no such file", near_file(name, "check the name"))
+        raise no_such("file", name)
     for source in find_sources([name]):
         with UnpackedReader(source) as reader:
             yield from reader

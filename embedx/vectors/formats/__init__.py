@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 
 from embedx import registry
-from embedx.errors import DataError, Setting, near_file, public_url
+from embedx.errors import DataError, Setting, no_such, public_url
 from embedx.runtime.progress import SILENT, Progress
 from embedx.storage.schema import as_utf8, is_utf8
 from embedx.text.decompression import UnpackedReader
@@ -92,8 +92,7 @@ def read(path: str | Path, progress: Progress = SILENT, trust_pickle: bool = Fal
     location = str(path)
     name = public_url(location)
     if not (is_url(location) or os.path.exists(location)):
-        remedy = near_file(name, "check the name")
-        raise DataError(name, None, "no such file or model folder", remedy)
+        raise no_such("file or model folder", name)
     source = Source(name, "vectors", None, location=location)
     # OpenFile once, for it may be a pipe.
     with UnpackedReader(source) as file:
