@@ -185,12 +185,12 @@ def stop_after(monkeypatch):
     return stop
 
 
-class AskedError(Exception):
+class RequestedError(Exception):
     """Ends a command where the library would begin."""
 
 
 @pytest.fixture
-def asked(monkeypatch):
+def requested(monkeypatch):
     """What `embedx WORDS...` asks the library for: (objective, settings)."""
     from embedx.cli import labels, words
     from embedx.cli.app import application
@@ -199,13 +199,13 @@ def asked(monkeypatch):
 
     def run(request):
         requests.append((request.objective, request.typed))
-        raise AskedError
+        raise RequestedError
 
     monkeypatch.setattr(words, "train", run)
     monkeypatch.setattr(labels, "classify", run)
 
     def ask(*words):
-        with pytest.raises(AskedError):
+        with pytest.raises(RequestedError):
             application(words)(list(words), standalone_mode=False)
         return requests.pop()
 

@@ -82,12 +82,12 @@ def table(request, tmp_path):
 
 def test_rows_of_a_table_are_answered_in_python_as_their_file_is(table, tmp_path):
     file, records = table
-    made = api.classify(file, label_column="label", output=tmp_path / "model", threads=1)
-    data = read(str(file), trained=made.known)
+    trained = api.classify(file, label_column="label", output=tmp_path / "model", threads=1)
+    data = read(str(file), trained=trained.known)
     loaded = SoftmaxClassifier.load(tmp_path / "model")
-    ids, p = all_rows(made.iter_top_k(data.features, 3))
-    assert made.evaluate(data)["accuracy"] > 0.9
-    for model in (made, loaded, classifier.load(tmp_path / "model")):
+    ids, p = all_rows(trained.iter_top_k(data.features, 3))
+    assert trained.evaluate(data)["accuracy"] > 0.9
+    for model in (trained, loaded, classifier.load(tmp_path / "model")):
         labels, probabilities = model.top_k(records, 3)
         np.testing.assert_array_equal(probabilities, p)
         np.testing.assert_array_equal(labels, loaded.classes_[ids])
@@ -107,7 +107,7 @@ def test_arrays_of_the_numbers_of_a_table_are_read_as_its_rows(tmp_path, suffix,
     kinds = ["house", "hut"] * 20
     rows = [f"{a},{b},{kind}" for (a, b), kind in zip(numbers.tolist(), kinds, strict=True)]
     (tmp_path / "rows.csv").write_text("\n".join(["rooms,area,kind", *rows]) + "\n")
-    made = api.classify(tmp_path / "rows.csv", label_column="kind", output=tmp_path / "model")
+    trained = api.classify(tmp_path / "rows.csv", label_column="kind", output=tmp_path / "model")
     array = tmp_path / f"rows.{suffix}"
     if suffix == "npy":
         np.save(array, numbers)
@@ -122,29 +122,29 @@ def test_arrays_of_the_numbers_of_a_table_are_read_as_its_rows(tmp_path, suffix,
         answers.append(capsys.readouterr().out)
     assert answers[0] == answers[1]
     assert json.loads(answers[0].splitlines()[0])[0]["label"] == "house"
-    for model in (made, SoftmaxClassifier.load(tmp_path / "model")):
+    for model in (trained, SoftmaxClassifier.load(tmp_path / "model")):
         measures = api.evaluate(model, test=array, test_labels=str(tmp_path / "kinds.txt"))
         assert measures["accuracy"] == 1
-    np.testing.assert_array_equal(made.predict(csr_matrix(numbers)), kinds)
+    np.testing.assert_array_equal(trained.predict(csr_matrix(numbers)), kinds)
 
 
 def test_a_classifier_of_several_labels_decides_alike_in_python(tmp_path):
     lines = [f"__label__{'a __label__b' if k % 3 else 'c'} word{k % 3}" for k in range(60)]
     (tmp_path / "rows.txt").write_text("\n".join(lines) + "\n")
-    made = api.classify(tmp_path / "rows.txt", objective="ova", output=tmp_path / "model")
+    trained = api.classify(tmp_path / "rows.txt", objective="ova", output=tmp_path / "model")
     texts = ["word0", "word1"]
-    decided = made.predict(texts)
+    decided = trained.predict(texts)
     np.testing.assert_array_equal(
         decided.toarray(), SoftmaxClassifier.load(tmp_path / "model").predict(texts).toarray()
     )
-    np.testing.assert_array_equal(made.label_names[decided[1].indices], ["a", "b"])
+    np.testing.assert_array_equal(trained.label_names[decided[1].indices], ["a", "b"])
 
 
 @pytest.mark.parametrize("top_k", [None, 1.5, "2", -1])
 def test_a_number_of_answers_is_a_whole_number(tmp_path, top_k):
     (tmp_path / "rows.txt").write_text("__label__a one\n__label__b two\n" * 9)
-    made = api.classify(tmp_path / "rows.txt", output=tmp_path / "model")
-    for model in (made, SoftmaxClassifier.load(tmp_path / "model")):
+    trained = api.classify(tmp_path / "rows.txt", output=tmp_path / "model")
+    for model in (trained, SoftmaxClassifier.load(tmp_path / "model")):
         with refused("top_k", value=top_k):
             model.top_k(["one"], top_k)
 
@@ -167,9 +167,9 @@ def test_no_rows_have_no_answers_of_the_usual_shape(tmp_path, settings):
 )
 def test_rows_of_another_kind_than_the_training_rows_are_an_error(tmp_path, rows):
     (tmp_path / "rows.txt").write_text("__label__a one\n__label__b two\n" * 9)
-    made = api.classify(tmp_path / "rows.txt", output=tmp_path / "model")
+    trained = api.classify(tmp_path / "rows.txt", output=tmp_path / "model")
     with pytest.raises(DataError) as raised:
-        made.predict(rows)
+        trained.predict(rows)
     assert raised.value.file == "X"
 
 
@@ -219,6 +219,6 @@ def test_eval_takes_the_column_of_labels(tmp_path, capsys):
 
 def test_a_request_of_few_rows_does_not_query_the_number_of_cores(tmp_path, monkeypatch):
     (tmp_path / "rows.txt").write_text("__label__a one\n__label__b two\n" * 9)
-    made = api.classify(tmp_path / "rows.txt", neighbours="2", output=tmp_path / "model")
+    trained = api.classify(tmp_path / "rows.txt", neighbours="2", output=tmp_path / "model")
     monkeypatch.setattr(row_blocks, "usable_cores", lambda: pytest.fail("the cores are counted"))
-    assert made.predict(["one", "two"]).tolist() == ["a", "b"]
+    assert trained.predict(["one", "two"]).tolist() == ["a", "b"]

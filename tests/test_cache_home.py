@@ -193,8 +193,8 @@ def test_folders_are_private_whatever_the_umask(temporary, monkeypatch):
     chosen = temporary.parent / "chosen"
     monkeypatch.setenv("EMBEDX_CACHE_DIR", str(chosen))
     (folder,) = kept_in("kernels/1", is_code=True)
-    for made in (folder, folder.parent, chosen):
-        assert stat.S_IMODE(made.stat().st_mode) == 0o700
+    for path in (folder, folder.parent, chosen):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o700
 
 
 def writable_itself(chosen):
@@ -280,10 +280,10 @@ def read_only(temporary, monkeypatch):
     (chosen / "tokens").mkdir(parents=True)
     original = tempfile.TemporaryFile
 
-    def refuse_within(dir, **how):
+    def refuse_within(dir, **options):
         if Path(dir).is_relative_to(chosen):
             raise OSError(30, "Read-only file system")
-        return original(dir=dir, **how)
+        return original(dir=dir, **options)
 
     monkeypatch.setattr(tempfile, "TemporaryFile", refuse_within)
     return chosen

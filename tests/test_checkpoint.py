@@ -28,9 +28,9 @@ from embedx.training.strategy import Strategy, Tally
 from tests.support import forked
 from tests.support.checkpoints import (
     ENDED,
+    a_command,
     a_state,
     arrays_of,
-    asked,
     end_at_a_checkpoint,
     left_behind,
 )
@@ -45,7 +45,11 @@ RUNS = {
     "classify": "classify digits --epochs 30 --validation 0.2 --set patience=1000",
 }
 # What is made before these train, of the text or of another model, is made anew when they go on.
-MADE = {"train-subwords": "ngram.npy", "train-phrases": "phrases1.tsv", "train-start": "input.npy"}
+FILE_WRITTEN = {
+    "train-subwords": "ngram.npy",
+    "train-phrases": "phrases1.tsv",
+    "train-start": "input.npy",
+}
 PREPARED = {
     "train-subwords": "train CORPUS --subwords 2-4 --set buckets=50 --dim 8 --epochs 20",
     "train-start": "train CORPUS --start train --dim 8 --epochs 30",
@@ -79,7 +83,7 @@ def same(ours, theirs):
 
 def test_a_state_is_restored_from_the_last_checkpoint(tmp_path):
     state, kept = a_state()
-    writing = Checkpoints(tmp_path / "out", asked(), False, Silent())
+    writing = Checkpoints(tmp_path / "out", a_command(), False, Silent())
     writing.take(state)
     kept["array"] += 1
     kept["number"] = 0.2
@@ -88,12 +92,12 @@ def test_a_state_is_restored_from_the_last_checkpoint(tmp_path):
     now = state.snapshot()
     checkpoint.locks.unlock(writing.lock)
     other, theirs = a_state(place=1)
-    heard = Notes()
-    reading = Checkpoints(tmp_path / "out", asked(resumes=True), False, heard)
+    notes = Notes()
+    reading = Checkpoints(tmp_path / "out", a_command(resumes=True), False, notes)
     assert reading.resumes
     reading.restore(other)
     same(theirs, now)
-    assert any("resumed from" in note for note in heard.notes)
+    assert any("resumed from" in note for note in notes.notes)
 
 
 def test_an_interrupt_while_a_checkpoint_begins_leaves_it_whole(tmp_path, monkeypatch):
@@ -103,7 +107,7 @@ def test_an_interrupt_while_a_checkpoint_begins_leaves_it_whole(tmp_path, monkey
             super().start()
 
     monkeypatch.setattr(checkpoint.threading, "Thread", InterruptedThread)
-    writing = Checkpoints(tmp_path / "out", asked(), False, Silent())
+    writing = Checkpoints(tmp_path / "out", a_command(), False, Silent())
     with pytest.raises(KeyboardInterrupt):
         writing.take(a_state()[0])
     writing.finish()
@@ -113,7 +117,7 @@ def test_an_interrupt_while_a_checkpoint_begins_leaves_it_whole(tmp_path, monkey
 
 def test_two_checkpoints_are_kept_and_a_damaged_one_costs_an_interval(tmp_path):
     state, kept = a_state()
-    writing = Checkpoints(tmp_path / "out", asked(), False, Silent())
+    writing = Checkpoints(tmp_path / "out", a_command(), False, Silent())
     for number in range(4):
         kept["number"] = number
         writing.take(state)
@@ -124,21 +128,21 @@ def test_two_checkpoints_are_kept_and_a_damaged_one_costs_an_interval(tmp_path):
     content = bytearray(files[-1].read_bytes())
     content[len(content) // 2] ^= 0xFF
     files[-1].write_bytes(content)
-    heard = Notes()
-    Checkpoints(tmp_path / "out", asked(resumes=True), False, heard).restore(state)
+    notes = Notes()
+    Checkpoints(tmp_path / "out", a_command(resumes=True), False, notes).restore(state)
     assert kept["number"] == 2
-    assert any("damaged" in note for note in heard.notes)
+    assert any("damaged" in note for note in notes.notes)
 
 
 def test_without_a_readable_checkpoint_nothing_is_resumed(tmp_path):
     state, _ = a_state()
-    writing = Checkpoints(tmp_path / "out", asked(), False, Silent())
+    writing = Checkpoints(tmp_path / "out", a_command(), False, Silent())
     writing.take(state, wait=True)
     checkpoint.locks.unlock(writing.lock)
     (file,) = writing.folder.glob("state-*.npz")
     file.write_bytes(file.read_bytes()[:100])
     with refused(None, "overwrite", kind=DataError, file=file):
-        Checkpoints(tmp_path / "out", asked(resumes=True), False, Silent()).restore(state)
+        Checkpoints(tmp_path / "out", a_command(resumes=True), False, Silent()).restore(state)
 
 
 @pytest.mark.parametrize("left", [[], ["run.partial"]])
@@ -147,7 +151,7 @@ def test_a_run_killed_before_it_wrote_its_description_starts_again(left, tmp_pat
     folder.mkdir()
     for name in left:
         (folder / name).write_text("{")
-    writing = Checkpoints(tmp_path / "out", asked(resumes=True), False, Silent())
+    writing = Checkpoints(tmp_path / "out", a_command(resumes=True), False, Silent())
     assert not writing.resumes
     writing.take(a_state()[0], wait=True)
     assert sorted(file.name for file in folder.iterdir()) == ["run.json", "state-00000001.npz"]
@@ -156,7 +160,7 @@ def test_a_run_killed_before_it_wrote_its_description_starts_again(left, tmp_pat
 
 
 def test_a_run_killed_while_it_deletes_its_states_is_still_known(tmp_path, monkeypatch):
-    writing = Checkpoints(tmp_path / "out", asked(), False, Silent())
+    writing = Checkpoints(tmp_path / "out", a_command(), False, Silent())
     for _ in range(2):
         writing.take(a_state()[0], wait=True)
     deleted, delete = [], Path.unlink
@@ -174,23 +178,23 @@ def test_a_run_killed_while_it_deletes_its_states_is_still_known(tmp_path, monke
 def test_a_new_run_does_not_overwrite_the_state_of_another(tmp_path):
     left_behind(tmp_path / "out")
     with refused(None, "resume", "overwrite", kind=DataError, file=tmp_path / "out.checkpoint"):
-        Checkpoints(tmp_path / "out", asked(), False, Silent())
-    assert not Checkpoints(tmp_path / "out", asked(), True, Silent()).resumes
+        Checkpoints(tmp_path / "out", a_command(), False, Silent())
+    assert not Checkpoints(tmp_path / "out", a_command(), True, Silent()).resumes
 
 
 def test_a_run_resumes_with_its_own_arguments_and_data_alone(tmp_path):
     state = left_behind(tmp_path / "out", {"corpus": [1, 2]}, typed={"dim": 8})
     with refused(None, "dim", "resume", kind=DataError):
-        Checkpoints(tmp_path / "out", asked(resumes=True, typed={"dim": 9}), False, Silent())
+        Checkpoints(tmp_path / "out", a_command(resumes=True, typed={"dim": 9}), False, Silent())
     with refused(None, "corpora", "resume", kind=DataError):
         Checkpoints(
             tmp_path / "out",
-            asked(resumes=True, typed={"dim": 8}, corpora=["b.txt"]),
+            a_command(resumes=True, typed={"dim": 8}, corpora=["b.txt"]),
             False,
             Silent(),
         )
     same_run = Checkpoints(
-        tmp_path / "out", asked(resumes=True, typed={"dim": 8}, log_json="log"), False, Silent()
+        tmp_path / "out", a_command(resumes=True, typed={"dim": 8}, log_json="log"), False, Silent()
     )
     same_run.begin(lambda: {"corpus": [1, 3]})
     with refused_data("state-00000001.npz", "overwrite"):
@@ -202,20 +206,20 @@ def test_a_run_of_another_version_is_refused(tmp_path):
     file = tmp_path / "out.checkpoint" / "run.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), "embedx": "0.0.1"}))
     with refused(None, "overwrite", kind=DataError, file=file) as raised:
-        Checkpoints(tmp_path / "out", asked(resumes=True), False, Silent())
+        Checkpoints(tmp_path / "out", a_command(resumes=True), False, Silent())
     assert "0.0.1" in raised.value.problem
     file.write_text("{")
     with refused(None, "overwrite", kind=DataError, file=file):
-        Checkpoints(tmp_path / "out", asked(resumes=True), False, Silent())
+        Checkpoints(tmp_path / "out", a_command(resumes=True), False, Silent())
 
 
 def test_the_checkpoints_of_a_running_run_are_not_touched(tmp_path):
-    writing = Checkpoints(tmp_path / "out", asked(), False, Silent())
-    late = Checkpoints(tmp_path / "out", asked(), False, Silent())
+    writing = Checkpoints(tmp_path / "out", a_command(), False, Silent())
+    late = Checkpoints(tmp_path / "out", a_command(), False, Silent())
     with writing.at_work():
         for overwrite in (False, True):
             with refused(None, "output", kind=DataError, file=tmp_path / "out"):
-                Checkpoints(tmp_path / "out", asked(), overwrite, Silent())
+                Checkpoints(tmp_path / "out", a_command(), overwrite, Silent())
         in_use = refused(None, "output", kind=DataError, file=tmp_path / "out")
         with in_use, late.at_work():
             pass
@@ -228,7 +232,7 @@ def test_the_checkpoints_of_a_running_run_are_not_touched(tmp_path):
 
 
 def test_a_run_refused_at_its_start_leaves_no_folder(tmp_path):
-    waiting = Checkpoints(tmp_path / "new" / "folder" / "out", asked(), False, Silent())
+    waiting = Checkpoints(tmp_path / "new" / "folder" / "out", a_command(), False, Silent())
     with pytest.raises(ValueError, match="no data"), waiting.at_work():
         raise ValueError("no data")
     assert list(tmp_path.iterdir()) == []
@@ -236,7 +240,7 @@ def test_a_run_refused_at_its_start_leaves_no_folder(tmp_path):
 
 def test_the_state_of_a_run_is_kept_until_the_data_of_its_successor_are_read(tmp_path):
     left_behind(tmp_path / "out")
-    again = Checkpoints(tmp_path / "out", asked(), True, Silent())
+    again = Checkpoints(tmp_path / "out", a_command(), True, Silent())
     with pytest.raises(ValueError, match="no data"), again.at_work():
         raise ValueError("no data")
     assert again.states()
@@ -251,10 +255,10 @@ def test_files_that_embedx_did_not_write_are_kept(tmp_path):
     folder.mkdir()
     (folder / "mine").write_text("dear")
     with refused(None, "output", kind=DataError, file=folder):
-        Checkpoints(tmp_path / "out", asked(), True, Silent())
+        Checkpoints(tmp_path / "out", a_command(), True, Silent())
     left_behind(tmp_path / "other")
     (tmp_path / "other.checkpoint" / "mine").write_text("dear")
-    Checkpoints(tmp_path / "other", asked(), True, Silent()).begin(dict)
+    Checkpoints(tmp_path / "other", a_command(), True, Silent()).begin(dict)
     assert [file.name for file in (tmp_path / "other.checkpoint").iterdir()] == ["mine"]
     assert (folder / "mine").exists()
 
@@ -265,7 +269,7 @@ def test_resuming_without_a_run_is_an_error_of_one_line(tmp_path):
 
 
 def test_a_run_that_diverged_leaves_nothing(tmp_path):
-    writing = Checkpoints(tmp_path / "out", asked(), False, Silent())
+    writing = Checkpoints(tmp_path / "out", a_command(), False, Silent())
 
     def diverge():
         with writing.at_work():
@@ -316,7 +320,7 @@ def test_checkpoints_are_written_while_training_continues(tmp_path, threads, tel
 
     strategy = Counting(threads)
     schedule = Schedule(0.1, n_chunks=50, n_words=50, epochs=4)
-    checkpoints = Watching(tmp_path / "out", asked(every=0.01), False, Silent())
+    checkpoints = Watching(tmp_path / "out", a_command(every=0.01), False, Silent())
     outcome = trainer.run(
         strategy,
         schedule,
@@ -389,7 +393,7 @@ def test_a_killed_run_resumes_with_the_arrays_fitted_before_training(run, home, 
     done = embedx_run(home, "resume", output)
     assert "resumed from" in done.stderr
     assert arrays_of(home / output) == whole(run)
-    assert whole(run)[MADE[run]]
+    assert whole(run)[FILE_WRITTEN[run]]
 
 
 STOPPED = [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
@@ -525,7 +529,7 @@ def test_a_model_that_can_be_saved_nowhere_names_what_was_tried_and_how_to_resum
     tmp_path, monkeypatch
 ):
     left_behind(tmp_path / "out")
-    left = Checkpoints(tmp_path / "out", asked(resumes=True), False, Silent())
+    left = Checkpoints(tmp_path / "out", a_command(resumes=True), False, Silent())
     left.take(a_state()[0], wait=True)
 
     def save(place):
@@ -547,7 +551,7 @@ def test_a_model_that_can_be_saved_nowhere_names_what_was_tried_and_how_to_resum
 
 
 def test_checkpoints_are_pruned_though_one_cannot_be_written(tmp_path, monkeypatch):
-    writing = Checkpoints(tmp_path / "out", asked(), False, Notes())
+    writing = Checkpoints(tmp_path / "out", a_command(), False, Notes())
     for _ in range(2):
         writing.take(a_state()[0], wait=True)
     for number in (7, 8, 9):

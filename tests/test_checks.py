@@ -98,8 +98,10 @@ def test_a_graph_is_refused_where_parts_do_not_fit(make, argument):
     ],
 )
 def test_a_graph_of_arrays_is_checked(changed):
-    made = Graph.from_edges([("a", "b")])
-    parts = {name: getattr(made, name) for name in ("names", "offsets", "neighbours", "cumulative")}
+    graph = Graph.from_edges([("a", "b")])
+    parts = {
+        name: getattr(graph, name) for name in ("names", "offsets", "neighbours", "cumulative")
+    }
     assert len(Graph(**parts)) == 2
     with pytest.raises(DataError):
         Graph(**parts | changed)
@@ -120,15 +122,15 @@ def test_a_graph_of_arrays_is_checked(changed):
 def test_sparse_features_that_lead_out_of_their_arrays_are_refused(change, method):
     exceptions = pytest.importorskip("sklearn.exceptions")
     x, y = csr_matrix(np.eye(8, dtype=np.float32) + 1), np.arange(8) % 2
-    made = embedx.SoftmaxClassifier(max_iterations=3)
+    estimator = embedx.SoftmaxClassifier(max_iterations=3)
     if method in ("predict", "top_k"):
         with pytest.warns(exceptions.ConvergenceWarning):
-            made.fit(x, y)
+            estimator.fit(x, y)
     broken = x.copy()
     change(broken)
     arguments = {"fit": (y,), "partial_fit": (y, [0, 1])}.get(method, ())
     with pytest.raises(DataError) as raised:
-        getattr(made, method)(broken, *arguments)
+        getattr(estimator, method)(broken, *arguments)
     assert raised.value.file == "X"
 
 

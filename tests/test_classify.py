@@ -26,13 +26,13 @@ from tests.support.label_training import train
 from tests.support.refusals import refused, refused_data
 
 
-def each(holds=lambda objective: True):
+def objectives_where(holds=lambda objective: True):
     """Run a test for each objective that declares what `holds` asks for."""
     chosen = {name: objective for name, objective in OBJECTIVES.items() if holds(objective)}
     return pytest.mark.parametrize("objective", chosen.values(), ids=list(chosen))
 
 
-EACH = each()
+EVERY_OBJECTIVE = objectives_where()
 
 
 def samplers(objective, dense):
@@ -51,7 +51,7 @@ def bytes_of(trained):
 # ---- learning
 
 
-@EACH
+@EVERY_OBJECTIVE
 def test_every_objective_learns_with_every_sampler(objective):
     """The best constant answer is right for a tenth of the digits and a quarter of the topics;
     kinds of input take turns.
@@ -97,7 +97,7 @@ def test_every_optimiser_learns_for_every_kind_of_objective(objective, optimizer
     assert precision(trained, kind) > 0.45
 
 
-@each(lambda o: "all" in o.candidates and not o.uniforms_width)
+@objectives_where(lambda o: "all" in o.candidates and not o.uniforms_width)
 def test_the_optimum_is_found(objective):
     trained = run(objective, "sparse", optimizer="lbfgs", l2=1e-3, max_iterations=25)
     assert precision(trained, "sparse") > 0.7
@@ -128,7 +128,7 @@ def test_same_seed_same_bytes(objective, kind):
         assert bytes_of(first) != bytes_of(other)
 
 
-@EACH
+@EVERY_OBJECTIVE
 def test_examples_without_labels_are_passed_over(objective):
     data = DATA["sparse"][0]
     some = [data.labels[i].tolist() if i % 3 else [] for i in range(len(data))]
@@ -231,7 +231,7 @@ def test_the_optimum_is_sought_from_the_frequencies_if_wanted():
     assert steps["frequency"] <= 1 < steps["zero"]
 
 
-@each(lambda o: "all" in o.samplers() and not o.uniforms_width)
+@objectives_where(lambda o: "all" in o.samplers() and not o.uniforms_width)
 def test_drawing_all_rows_equals_the_sampler_all(objective, monkeypatch):
     """Two engines, and for the rows of sparse features three, come to the same parameters."""
     settings = objective.Settings(
@@ -357,12 +357,12 @@ def test_validation_does_not_change_the_model():
 
 def test_the_best_epoch_is_kept_and_patience_ends_the_training(monkeypatch):
     values = iter([0.1, 0.5, 0.2, 0.3, 0.4, 0.9])
-    said = {"log_likelihood": -1.0, "accuracy": 0.1, "p@1": 0.1}
+    metrics = {"log_likelihood": -1.0, "accuracy": 0.1, "p@1": 0.1}
     evaluate = classifiers.Classifier.evaluate
     monkeypatch.setattr(
         classifiers.Classifier,
         "evaluate",
-        lambda *args, **options: said | {"ndcg@5": next(values)},
+        lambda *args, **options: metrics | {"ndcg@5": next(values)},
     )
     seen = []
 
@@ -460,7 +460,7 @@ def test_training_that_diverges_raises_an_error(objective, kind):
 # ---- the classifier
 
 
-@EACH
+@EVERY_OBJECTIVE
 def test_a_loaded_model_predicts_the_same_and_probabilities_sum_to_one(objective, tmp_path):
     kind, scaling = (("sparse", "column-max"), ("hidden", "l2"))[
         list(OBJECTIVES.values()).index(objective) % 2

@@ -261,7 +261,7 @@ def test_quiet_shows_warnings_alone_and_verbose_all_settings(home, two_topics):
     )
     command = plain.splitlines()[0]
     assert "epochs=3" in plain.splitlines()
-    asked = [
+    typed = [
         "embedx",
         "train",
         str(two_topics),
@@ -272,7 +272,7 @@ def test_quiet_shows_warnings_alone_and_verbose_all_settings(home, two_topics):
         "--epochs",
         "3",
     ]
-    assert shlex.split(command) == asked
+    assert shlex.split(command) == typed
     assert quiet == ""
     settings = next(line for line in verbose.splitlines() if "epochs=3" in line.split())
     assert {"dim=100", "lowercase=no", "seed=1"} <= set(settings.split())

@@ -70,9 +70,9 @@ def test_fasttexts_nn_asks_for_words(tmp_path):
     (tmp_path / "text.txt").write_text("king queen\ncat dog\n" * 30)
     options = ["-dim", "4", "-minCount", "1", "-bucket", "100", "-epoch", "1", "-t", "0"]
     embedx_run(tmp_path, "skipgram", *["-input", "text.txt", "-output", "ft", *options])
-    asked = ["king", "dog"]
-    answers = [*answered(tmp_path, "nn", "ft.bin", "1", lines=asked)]
-    from_stdin = [*answered(tmp_path, "nn", "ft", "-", "--top-k", "1", lines=asked)]
+    queries = ["king", "dog"]
+    answers = [*answered(tmp_path, "nn", "ft.bin", "1", lines=queries)]
+    from_stdin = [*answered(tmp_path, "nn", "ft", "-", "--top-k", "1", lines=queries)]
     assert [line.removeprefix("Query word? ").split()[0] for line in answers] == [
         line.split()[1] for line in from_stdin
     ]

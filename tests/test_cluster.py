@@ -358,17 +358,17 @@ def a_worker(threads):
 
 
 def run_on(monkeypatch, fails=lambda number, method: False, epochs=3, workers=3, per_range=2):
-    inner, made = Counting(), []
+    inner, clusters = Counting(), []
 
     def new(*arguments):
-        made.append(LocalWorkers(*arguments, fails=fails))
-        return made[-1]
+        clusters.append(LocalWorkers(*arguments, fails=fails))
+        return clusters[-1]
 
     monkeypatch.setattr(run, "Workers", new)
     strategy = run.Distributed(inner, CountingPlan(), Size(workers, 2), per_range)
     schedule = Schedule(0.1, strategy.n_chunks, 230, epochs)
     outcome = trainer.run(strategy, schedule, Silent())
-    return inner, outcome, made[0]
+    return inner, outcome, clusters[0]
 
 
 def test_workers_train_every_chunk_of_every_pass_once(monkeypatch):

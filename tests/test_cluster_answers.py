@@ -36,9 +36,9 @@ def server():
     table = new_table(N_ROWS, DIM, rule)
     state, n_updates = np.zeros((N_ROWS, WIDTH)), np.zeros(N_ROWS, np.int64)
     rates = {"rows": np.ones(N_ROWS, float32)}
-    made = ParameterServer(Parameters({"rows": table}, rule, state, n_updates, rates))
-    made.remote_delta(made)  # stands for the worker
-    return made
+    parameter_server = ParameterServer(Parameters({"rows": table}, rule, state, n_updates, rates))
+    parameter_server.remote_delta(parameter_server)  # stands for the worker
+    return parameter_server
 
 
 def a_delta(server, rows=(1, 4)):

@@ -43,21 +43,21 @@ def cluster(monkeypatch):
         distributed=Distributed,
         **options,
     ):
-        made = Nodes(
+        nodes = Nodes(
             ClusterSettings(cluster="auto", workers=workers, **options), Size(workers, threads)
         )
 
         def training(*arguments):
-            made.training = distributed(*arguments)
-            return made.training
+            nodes.training = distributed(*arguments)
+            return nodes.training
 
         def workers_of(*arguments):
-            made.made.append(LocalWorkers(*arguments, fails=fails))
-            return made.made[-1]
+            nodes.groups.append(LocalWorkers(*arguments, fails=fails))
+            return nodes.groups[-1]
 
         monkeypatch.setattr(run, "Distributed", training)
         monkeypatch.setattr(run, "Workers", workers_of)
-        return made
+        return nodes
 
     return new
 
@@ -81,7 +81,7 @@ def test_labels_are_trained_to_the_last_bit_as_on_one_machine(name, cluster):
     together = train(data, ova(loss), settings(loss, **options), cluster=nodes).classifier
     assert_same_bytes(alone, together)
     assert alone.facts["final_loss"] == together.facts["final_loss"]
-    (workers,) = nodes.made
+    (workers,) = nodes.groups
     # several had something to do
     assert sum(worker in nodes.training.server.level_of for worker in workers.every) > 1
     assert together.facts["cluster"]["workers"] == 3
@@ -93,7 +93,7 @@ def test_labels_of_lost_workers_are_trained_by_others(method, cluster):
     nodes = cluster(fails=lost_at(method, 2, 4))
     alone = train(data, ova(), settings(**options)).classifier
     together = train(data, ova(), settings(**options), cluster=nodes)
-    assert nodes.made[0].n_lost == 2
+    assert nodes.groups[0].n_lost == 2
     assert_same_bytes(alone, together.classifier)
 
 
@@ -104,7 +104,7 @@ def test_workers_hold_only_the_parameters_they_need(cluster):
     nodes = cluster()
     train(topics(n_labels=200), ova(), settings(weights="sparse"), cluster=nodes)
     assert nodes.training.inner.workers == []
-    for worker in nodes.made[0].every:
+    for worker in nodes.groups[0].every:
         assert not worker.worker.strategy.done
         assert not any(worker.worker.strategy.trained)
 
@@ -163,8 +163,8 @@ def test_a_worker_merges_as_often_as_merge_every_says(merge_every, n_ranges, clu
 
 @pytest.mark.parametrize("name", BY_EXAMPLES)
 def test_workers_on_parts_of_the_examples_learn_as_much(name, cluster):
-    objective, made, options = BY_EXAMPLES[name]
-    data, test = made()
+    objective, read_data, options = BY_EXAMPLES[name]
+    data, test = read_data()
     nodes = cluster(merge_every=100, distributed=InTurns)
     alone, one = quality(objective, data, test, **options)
     together, several = quality(objective, data, test, nodes, **options)
@@ -195,7 +195,7 @@ def test_the_examples_of_lost_workers_are_trained_by_others(cluster):
     data, test = digits(1500, 500)
     nodes = cluster(merge_every=100, fails=lost_at("train", 3, 20, 21), distributed=InTurns)
     together, trained = quality("softmax", data, test, nodes, epochs=10, calibration=0.0)
-    assert nodes.made[0].n_lost == 3
+    assert nodes.groups[0].n_lost == 3
     assert trained.outcome.tally.words == 15_000
     assert together > 0.8
 
@@ -207,7 +207,7 @@ def test_rows_are_not_merged_while_tiles_of_them_are_trained(cluster):
     data = topics()
     nodes = cluster(workers=1)
     quality("ova", data, data, nodes, epochs=1, optimizer="adagrad")
-    worker = nodes.made[0].every[0]
+    worker = nodes.groups[0].every[0]
     remote = nodes.training.server.remote_delta(worker)
     with worker.worker.replica.training:
         merging = threading.Thread(target=worker.call, args=("merge", remote))
@@ -321,8 +321,8 @@ MODELS = {
 
 @pytest.mark.parametrize("name", MODELS)
 def test_the_best_labels_are_those_of_one_machine(name, tmp_path):
-    made, features = MODELS[name]()
-    loaded = classifier.load(made.save(tmp_path / "model"))
+    model, features = MODELS[name]()
+    loaded = classifier.load(model.save(tmp_path / "model"))
     expected = [
         np.concatenate(parts)
         for parts in zip(*loaded.iter_top_k(features, 5, threads=1), strict=True)

@@ -72,8 +72,10 @@ def test_two_workers_learn_what_one_machine_does_and_a_killed_or_hanging_one_cos
     two_topics, cluster, monkeypatch
 ):
     def lose(watching):
-        for process, how in zip(watching.workers(), (signal.SIGKILL, signal.SIGSTOP), strict=True):
-            os.kill(process, how)
+        for process, signal_number in zip(
+            watching.workers(), (signal.SIGKILL, signal.SIGSTOP), strict=True
+        ):
+            os.kill(process, signal_number)
 
     monkeypatch.setattr(run, "MIN_SECONDS_TO_WAIT", 2.0)
     watching = Watching(0.3, lose)
@@ -180,8 +182,17 @@ def test_both_commands_take_a_cluster(cluster, here, capsys):
         here / "data.txt", data.features, [data.labels[i] for i in range(len(data))], data.n_labels
     )
     on = ["--cluster", cluster.address, "--workers", "2", "--threads", "1"]
-    how = ["--objective", "ns", "--epochs", "8", "--set", "merge-every=500", "--calibration", "0"]
-    embedx("classify", "data.txt", *how, *on, "--output", "model")
+    options = [
+        "--objective",
+        "ns",
+        "--epochs",
+        "8",
+        "--set",
+        "merge-every=500",
+        "--calibration",
+        "0",
+    ]
+    embedx("classify", "data.txt", *options, *on, "--output", "model")
     printed = capsys.readouterr().err
     assert "cluster=" in printed
     assert "worker 2 on" in printed

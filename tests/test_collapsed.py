@@ -116,8 +116,8 @@ def test_inputs_that_have_no_gradient_yet_keep_their_rate(two_topics):
 )
 def test_training_on_found_rows_lowers_the_objective(two_topics, objective):
     trained = fit(two_topics, objective=objective, scored_fraction=0.5)
-    printed = [entry["loss"] for entry in trained.vectors.facts["history"]]
-    assert all(a > b for a, b in itertools.pairwise(printed))
+    losses = [entry["loss"] for entry in trained.vectors.facts["history"]]
+    assert all(a > b for a, b in itertools.pairwise(losses))
     assert {word for word, _ in trained.vectors.most_similar("cat", top_k=3)} <= {
         "dog",
         "purr",
@@ -142,8 +142,8 @@ def test_a_watcher_sees_the_vectors_of_each_iteration(two_topics):
 
 def test_the_part_held_out_is_reported(two_topics):
     trained = fit(two_topics, heldout=0.2)
-    printed = trained.vectors.facts["heldout"]
-    assert printed["log_likelihood"] > printed["unigram"] + 0.1
+    likelihoods = trained.vectors.facts["heldout"]
+    assert likelihoods["log_likelihood"] > likelihoods["unigram"] + 0.1
     assert trained.outcome.tally.pairs < 0.9 * fit(two_topics).outcome.tally.pairs
 
 
@@ -209,8 +209,8 @@ def test_the_command_from_text_to_neighbours(home, two_topics):
     assert not list(folder.rglob("building*"))
 
 
-@pytest.mark.parametrize("how", [("--collapsed",), ()], ids=["collapsed", "streamed"])
-def test_a_loss_among_the_rows_found_alone_is_reported_as_one(home, two_topics, how):
+@pytest.mark.parametrize("method", [("--collapsed",), ()], ids=["collapsed", "streamed"])
+def test_a_loss_among_the_rows_found_alone_is_reported_as_one(home, two_topics, method):
     """It is below that over all rows."""
     options = [
         "--objective",
@@ -220,13 +220,13 @@ def test_a_loss_among_the_rows_found_alone_is_reported_as_one(home, two_topics, 
         "--epochs",
         1,
         "--output",
-        f"found{len(how)}",
+        f"found{len(method)}",
     ]
-    done = run_command(home, "train", two_topics, *options, *how)
+    done = run_command(home, "train", two_topics, *options, *method)
     printed = r"loss [\d.]+ nats per pair among the rows found"
     assert re.search(f"16 words, {printed}", done.stdout)
-    assert ("1 iterations in " in done.stdout) == bool(how)
-    assert bool(re.search(f"iteration 1: {printed}, ", done.stderr)) == bool(how)
+    assert ("1 iterations in " in done.stdout) == bool(method)
+    assert bool(re.search(f"iteration 1: {printed}, ", done.stderr)) == bool(method)
 
 
 def test_a_budget_too_small_for_anything_is_reported(home, two_topics):

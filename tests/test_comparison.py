@@ -269,7 +269,7 @@ def test_finished_diverged_and_crashed_runs_are_reported_and_not_repeated(
     two_topics, tmp_path, monkeypatch
 ):
     data, settings = small_text(two_topics, tmp_path)
-    watched, made = runs.watched, []
+    watched, started = runs.watched, []
     scripts = {
         "hs": "import sys; print('embedx: not finite', file=sys.stderr); sys.exit(3)",
         "ar": "raise MemoryError('no room')",
@@ -278,16 +278,16 @@ def test_finished_diverged_and_crashed_runs_are_reported_and_not_repeated(
 
     def ended(command, folder):
         request = request_of_json(Path(command[-1]).read_text("utf-8"))
-        made.append((request.typed["seed"], request.objective))
+        started.append((request.typed["seed"], request.objective))
         script = scripts.get(request.objective)
         if script is not None:
             return watched([sys.executable, "-c", script], folder)
-        return (watched if len(made) == 2 else forked.watched)(command, folder)
+        return (watched if len(started) == 2 else forked.watched)(command, folder)
 
     monkeypatch.setattr(runs, "watched", ended)
     names, folder = ["hs", "ns", "ar", "ove"], tmp_path / "out"
     outcome = comparison.compare(data, names, settings, folder)
-    assert made == [(seed, name) for seed in (1, 2) for name in names]  # in turn
+    assert started == [(seed, name) for seed in (1, 2) for name in names]  # in turn
     assert {line.objective for line in outcome.ranking.lines} == {"ns", "ove"}
     assert all(line.seeds == [1, 2] and line.epochs == 3 for line in outcome.ranking.lines)
     assert "hs, seed 2: diverged: not finite" in outcome.ranking.troubles
@@ -301,11 +301,16 @@ def test_finished_diverged_and_crashed_runs_are_reported_and_not_repeated(
     check_page(text, numbers)
     assert not (folder / "work").exists()
 
-    made.clear()
+    started.clear()
     with refused(None, "resume", "overwrite", kind=DataError, file=folder):
         comparison.compare(data, names, settings, folder)
     again = comparison.compare(data, [*names, "implicit"], settings, folder, resume=True)
-    assert made == [(1, "ar"), (1, "implicit"), (2, "ar"), (2, "implicit")]  # failed before, or new
+    assert started == [
+        (1, "ar"),
+        (1, "implicit"),
+        (2, "ar"),
+        (2, "implicit"),
+    ]  # failed before, or new
     assert (
         "implicit, seed 2: failed: killed by signal 9, as by the system when memory is short"
         in again.ranking.troubles
@@ -635,7 +640,7 @@ def test_text_is_tuned_on_spans_that_are_not_scored(two_topics, tmp_path, monkey
     folder = tmp_path / "out"
     outcome = comparison.compare(data, ["ns"], settings, folder)
     lines = [json.loads(line) for line in (folder / FILE).read_text().splitlines()]
-    trials, made = (
+    trials, record = (
         [line for line in lines if "trial" in line],
         next(line for line in lines if "result" in line),
     )
@@ -643,9 +648,9 @@ def test_text_is_tuned_on_spans_that_are_not_scored(two_topics, tmp_path, monkey
     assert trials[0]["trial"] == {}
     assert {"learning_rate", "negatives"} <= trials[0]["used"].keys()
     best = max(trials, key=lambda trial: trial["score"])
-    assert made.get("tuned", {}) == best["trial"] == outcome.ranking.lines[0].tuned
+    assert record.get("tuned", {}) == best["trial"] == outcome.ranking.lines[0].tuned
     n_spans = len(set(data.held_out.spans.tolist()))
-    assert len(made["result"]["scores"]["log_likelihood"]["sizes"]) <= n_spans // 2
+    assert len(record["result"]["scores"]["log_likelihood"]["sizes"]) <= n_spans // 2
     assert ("tuned" in tables.text(outcome.ranking)) == bool(best["trial"])
     # nothing is left to be done
     again = comparison.compare(data, ["ns"], settings, folder, resume=True)

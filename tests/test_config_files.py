@@ -19,13 +19,13 @@ def file(tmp_path):
     return write
 
 
-def test_options_are_those_of_the_file_and_typed_ones_come_first(asked, file):
+def test_options_are_those_of_the_file_and_typed_ones_come_first(requested, file):
     path = file(
         'objective = "ar"\ndim = 20\nlearning-rate = 1\nmin_count = 2\nlowercase ='
         ' true\ntime-budget = "1m30s"\nheldout = 0.01\nlocal_decay = 0.5\ntail = true\ncollapsed ='
         " false\n"
     )
-    objective, typed = asked("train", "x", "--config", path, "--size", "30", "--no-lowercase")
+    objective, typed = requested("train", "x", "--config", path, "--size", "30", "--no-lowercase")
     assert objective == "ar"
     assert typed == {
         "dim": 30,
@@ -37,7 +37,7 @@ def test_options_are_those_of_the_file_and_typed_ones_come_first(asked, file):
         "local_decay": 0.5,
         "tail": True,
     }
-    objective, typed = asked("train", f"--config={path}", "x", "--objective", "ove")
+    objective, typed = requested("train", f"--config={path}", "x", "--objective", "ove")
     assert (objective, typed["dim"], typed["lowercase"]) == ("ove", 20, True)
 
 
@@ -80,7 +80,7 @@ def test_a_file_that_cannot_be_read_is_reported(tmp_path):
     assert raised.value.problem.startswith("not TOML: 'utf-8' codec can't decode byte")
 
 
-def test_a_byte_order_mark_belongs_to_no_option(asked, tmp_path):
+def test_a_byte_order_mark_belongs_to_no_option(requested, tmp_path):
     (tmp_path / "run.toml").write_bytes(b"\xef\xbb\xbfdim = 20\n")
-    _, typed = asked("train", "x", "--config", str(tmp_path / "run.toml"))
+    _, typed = requested("train", "x", "--config", str(tmp_path / "run.toml"))
     assert typed == {"dim": 20}

@@ -17,7 +17,7 @@ from embedx.runtime.progress import Silent
 from embedx.skipgram import collapsed, strategies
 from embedx.skipgram.configuration import configure
 from embedx.training.checkpoint import Checkpoints
-from tests.support.checkpoints import arrays_of, asked, end_at_a_checkpoint, left_behind
+from tests.support.checkpoints import a_command, arrays_of, end_at_a_checkpoint, left_behind
 from tests.support.contract_classes import REPRESENTATIVES
 from tests.support.forked import embedx_run
 from tests.support.label_data import topics
@@ -28,7 +28,7 @@ from tests.support.resumed_runs import (
     FEW,
     assert_resumes,
     label_run,
-    own,
+    objective_settings,
     same,
     sentences,
     word_run,
@@ -56,7 +56,9 @@ def topics_run(name, **options):
     objective_class, data = OBJECTIVES[name], topics(300, 30)
     few = {"epochs": 2, "threads": 1} | options
     objective = objective_class(
-        objective_class.Settings.from_options(own(objective_class, {"warm_up": 1.0, **options}))
+        objective_class.Settings.from_options(
+            objective_settings(objective_class, {"warm_up": 1.0, **options})
+        )
     )
     settings = resolved(ClassifySettings.from_options(few), objective, data)
     trained = train(data, objective, settings)
@@ -142,7 +144,7 @@ def test_runs_resume_with_another_number_of_threads(run, name, stop_after):
 @pytest.mark.parametrize("typed", [{"deterministic": True}, {}])
 def test_only_a_deterministic_run_is_resumed_by_another_number_of_threads(typed, tmp_path):
     left_behind(tmp_path / "out", typed={**typed, "threads": 2})
-    request = asked(resumes=True, typed={**typed, "threads": 4})
+    request = a_command(resumes=True, typed={**typed, "threads": 4})
     if typed:
         assert Checkpoints(tmp_path / "out", request, False, Silent()).resumes
     else:

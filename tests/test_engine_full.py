@@ -160,8 +160,8 @@ def test_lazy_weight_decay_equals_weight_decay_at_every_step(kind, optimizer):
 @pytest.mark.parametrize("kind", ["dense", "hidden"])
 def test_distances_take_the_steps_of_their_gradients(kind, optimizer):
     for bias, l2, max_norm in ((False, 0.0, 0.0), (True, 0.3, 0.9)):
-        how = {"bias": bias, "l2": l2, "max_norm": max_norm}
-        problem = Problem(kind, optimizer, all_labelled=True, by_distance=True, **how)
+        settings = {"bias": bias, "l2": l2, "max_norm": max_norm}
+        problem = Problem(kind, optimizer, all_labelled=True, by_distance=True, **settings)
         Run(problem, batch=4).assert_steps_as_the_reference(lr=0.01)
 
 

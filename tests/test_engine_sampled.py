@@ -135,8 +135,10 @@ class Run:
             chosen = self.order[begin : min(begin + batch, problem.n)]
             loss, n_lines = self.train(begin, begin + len(chosen), lr)
             scale = self.plan.sum_over / len(chosen)
-            how = {"uses_score_gain": self.plan.uses_score_gain, "in_turn": self.plan.in_turn}
-            truth = problem.true_step(chosen, self.lines(n_lines), self.objective, lr, scale, **how)
+            settings = {"uses_score_gain": self.plan.uses_score_gain, "in_turn": self.plan.in_turn}
+            truth = problem.true_step(
+                chosen, self.lines(n_lines), self.objective, lr, scale, **settings
+            )
             assert loss == pytest.approx(truth, rel=1e-4, abs=1e-4)
         self.apply_decay()
         close(self.tables.outputs.rows[:, problem.columns], problem.true_outputs.w, tolerance)
@@ -189,13 +191,13 @@ WAYS = itertools.product(
     [(s, *p, KINDS[i % 3]) for i, (s, p) in enumerate(WAYS)],
 )
 def test_steps_for_every_form_of_examples_and_draws(sampling, positives, hits, kind):
-    how = {
+    settings = {
         "positives": positives,
         "sampling": sampling,
         "keeps_accidental_hits": hits,
         "sum_over": 3.0,
     }
-    Run(Problem(kind, "adagrad"), **how, batch=5).assert_steps_as_the_reference(epochs=1)
+    Run(Problem(kind, "adagrad"), **settings, batch=5).assert_steps_as_the_reference(epochs=1)
 
 
 TREE = Paths(  # nine ways through eight nodes
@@ -339,12 +341,12 @@ def test_same_seed_same_bytes_wherever_chunks_are_cut(kind):
 MANY = 6000
 
 
-def draws(labels, n_classes, n_draws, sampling, **how):
+def draws(labels, n_classes, n_draws, sampling, **settings):
     """The run of many examples that all have the same labels, and how often each class was drawn,
     (n_lines, n_classes).
     """
     problem = Problem("dense", n=MANY, n_classes=n_classes, labels=[labels] * MANY)
-    run = Run(problem, sampling=sampling, n_draws=n_draws, batch=MANY, **how)
+    run = Run(problem, sampling=sampling, n_draws=n_draws, batch=MANY, **settings)
     n_lines = run.train(0, MANY, 0.0)[1]
     s = run.workspace
     within = np.arange(s.rows.shape[1]) < s.n_candidates[:n_lines, None]
@@ -433,8 +435,8 @@ def test_rows_that_share_a_slot_of_the_memory_of_draws_are_distinguished():
     n_classes = 4 * FILTER_SIZE
     noise = np.zeros(n_classes)
     noise[[3, 3 + FILTER_SIZE, 3 + 2 * FILTER_SIZE, 9]] = 1
-    how = {"positives": "summed", "keeps_accidental_hits": True, "noise": noise + 1e-12}
-    run, sample_count = draws([3, 3 + FILTER_SIZE], n_classes, 6, REPLACED, **how)
+    settings = {"positives": "summed", "keeps_accidental_hits": True, "noise": noise + 1e-12}
+    run, sample_count = draws([3, 3 + FILTER_SIZE], n_classes, 6, REPLACED, **settings)
     assert (sample_count.sum(axis=1) == 12).all()
     assert stats.chisquare(sample_count[:, noise > 0].sum(axis=0) / 2).pvalue > 1e-3
     assert (run.workspace.n_candidates <= 5).all()

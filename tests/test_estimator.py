@@ -540,10 +540,10 @@ def test_without_scikit_learn_the_error_names_the_extra_and_the_rest_works():
         "try: embedx.SoftmaxClassifier\n"
         "except ImportError as error: print(error)\n"
     )
-    said = subprocess.run(
+    printed = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     ).stdout
-    assert 'pip install "embedx[sklearn]"' in said
+    assert 'pip install "embedx[sklearn]"' in printed
 
 
 # ---- sparse weights

@@ -64,10 +64,10 @@ def test_a_clone_without_the_commit_is_named(repository):
 
 
 def documents(rows):
-    made = Documents()
+    collection = Documents()
     for part, labels, words in rows:
-        made.add(part, labels, words.split())
-    return made
+        collection.add(part, labels, words.split())
+    return collection
 
 
 ROWS = [
@@ -79,21 +79,21 @@ ROWS = [
 
 
 def test_frequent_words_are_left_out_and_ties_are_broken_as_asked():
-    made = documents([*ROWS, ("train", ["a"], "dog gnu")])
-    assert features_of(made, 2, 0.5, by_name=False) == ["cat", "emu"]
+    collection = documents([*ROWS, ("train", ["a"], "dog gnu")])
+    assert features_of(collection, 2, 0.5, by_name=False) == ["cat", "emu"]
     assert features_of(documents(ROWS), 3, 1.0, by_name=True) == ["cat", "dog", "emu"]
     assert features_of(documents(ROWS), 9, 1.0, by_name=True) == ["cat", "dog", "emu", "fox"]
 
 
 def test_rows_are_tf_idf_of_length_one_and_read_back(tmp_path):
-    made = documents(ROWS)
-    lines = list(xc_file(made, "train", ["cat", "dog", "emu", "fox"], ["a", "b", "c"]))
+    collection = documents(ROWS)
+    lines = list(xc_file(collection, "train", ["cat", "dog", "emu", "fox"], ["a", "b", "c"]))
     assert lines[0] == "3 4 3\n"
     cat, dog = (1 + np.log(2)) * np.log(3), np.log(3 / 2)
     length = np.hypot(cat, dog)
     assert lines[1] == f"0,1 0:{cat / length:.4f} 1:{dog / length:.4f}\n"
     for part in ("train", "test"):
-        text = "".join(xc_file(made, part, ["cat", "dog", "emu", "fox"], ["a", "b", "c"]))
+        text = "".join(xc_file(collection, part, ["cat", "dog", "emu", "fox"], ["a", "b", "c"]))
         (tmp_path / f"{part}.txt").write_text(text)
     training = read_training(str(tmp_path / "train.txt"))
     test = read(str(tmp_path / "test.txt"), trained=training.schema)
@@ -118,9 +118,9 @@ def test_laws_become_rows_by_part_and_concepts_are_numbered_by_value(repository)
     directory, about = repository(files, "data")
     laws = data_eurlex.laws(blobs(directory, about))
     assert [file.path for file in laws] == ["data/train/2.json", *list(files)[1:3]]
-    made = data_eurlex.documents_of(laws, contents(directory, laws))
-    assert data_eurlex.concepts_of(made) == ["9", "10", "c_1"]
-    assert made.names() == ["fish", "the", "sea", "two", "fowl"]
+    collection = data_eurlex.documents_of(laws, contents(directory, laws))
+    assert data_eurlex.concepts_of(collection) == ["9", "10", "c_1"]
+    assert collection.names() == ["fish", "the", "sea", "two", "fowl"]
     names = data_eurlex.described(["9", "10"], json.loads(files["data/EURLEX57K.json"]))
     assert names == ["9\tsea food", "10\t"]
 
@@ -160,9 +160,9 @@ def test_categories_lose_their_sort_keys():
         "A dog.\nCategory:Pets Category:Dogs",
         "no category",
     ]
-    made = data_wikipedia.categorised(pages, texts)
-    assert [row.labels for row in made.rows] == [["Cats", "Pets"], ["Dogs", "Pets"]]
-    assert made.names() == ["cats", "are", "fish", "dog"]
+    collection = data_wikipedia.categorised(pages, texts)
+    assert [row.labels for row in collection.rows] == [["Cats", "Pets"], ["Dogs", "Pets"]]
+    assert collection.names() == ["cats", "are", "fish", "dog"]
 
 
 # ---- the command

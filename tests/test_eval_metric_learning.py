@@ -20,10 +20,10 @@ def test_a_query_is_answered_by_the_nearest_others(measure, metric):
     np.fill_diagonal(away, np.inf)
     right = label[np.argsort(away, axis=1)[:, :5]] == label[:, None]
     has_others = np.bincount(label)[label] > 1
-    found = script.retrieved(h, Labeled(h, Labels.single(label.astype(np.int32)), 41))
-    assert found["queries"] == has_others.sum() < n
+    measures = script.retrieved(h, Labeled(h, Labels.single(label.astype(np.int32)), 41))
+    assert measures["queries"] == has_others.sum() < n
     naive = [right[has_others, :k].any(axis=1).mean() for k in (1, 5)]
-    assert found[measure] == pytest.approx(naive)
+    assert measures[measure] == pytest.approx(naive)
 
 
 def characters(*_):

@@ -183,14 +183,14 @@ def test_resuming_measures_what_is_not_on_record_with_these_defaults(
 
 
 def test_published_numbers_are_those_that_embedx_prints(records, tmp_path, monkeypatch):
-    made = records(
+    runs_of_page = records(
         {"part": "epochs", "name": "ns", "wordsim": 0.654},
         {"part": "epochs", "name": "ove", "diverged": True},
     )
     monkeypatch.setattr(registry, "MEASURED_FILE", tmp_path / "measured.json")
     shutil.copy(compared.PAGE, tmp_path)
     monkeypatch.setattr(compared, "PAGE", tmp_path / compared.PAGE.name)
-    compared.publish(made)
+    compared.publish(runs_of_page)
     rows = {row[0]: dict(zip(registry.TABLE_HEAD, row, strict=True)) for row in registry.table()}
     assert (rows["ns"]["WordSim-353"], rows["ns"]["words/s"]) == ("0.654", "1,000,000")
     assert rows["ove"]["log-likelihood"] == "diverged"

@@ -117,8 +117,13 @@ def claims_of_one_vs_each():
         return max(abs(ove(m, measure) - ove(m, measure, "penalised")) for m in module.METHODS)
 
     below = {
-        measure: [paper - ove(m, measure) for m, paper in zip(module.METHODS, printed, strict=True)]
-        for measure, printed in (("nlpd", (2.793, 2.955, 2.888)), ("error", (0.622, 0.621, 0.636)))
+        measure: [
+            paper - ove(m, measure) for m, paper in zip(module.METHODS, published, strict=True)
+        ]
+        for measure, published in (
+            ("nlpd", (2.793, 2.955, 2.888)),
+            ("error", (0.622, 0.621, 0.636)),
+        )
     }
     yield (
         "OVE's nlpd exceeds SOFT's by {:.3f} (paper 0.095)",
@@ -250,7 +255,7 @@ def claims_of_unbiased_softmax():
         ratios = [of(name, method) / of(name, "Implicit") for method in ("OVE", "NCE", "IS")]
         return min(ratios), max(ratios)
 
-    printed = {"OVE": 5.73, "NCE": 6.05, "IS": 5.74}
+    published = {"OVE": 5.73, "NCE": 6.05, "IS": 5.74}
     errors = [
         of("bibtex", m, at, "error", "test")
         for m in ("OVE", "NCE", "IS", "U-max", "Implicit")
@@ -269,7 +274,7 @@ def claims_of_unbiased_softmax():
         "ours equal them on MNIST within {:.3f}",
         max(
             abs(of("mnist", method, "paper", "doubled") - 0.271 * ratio)
-            for method, ratio in printed.items()
+            for method, ratio in published.items()
         ),
     )
     yield (
@@ -358,10 +363,10 @@ def counting(tmp_path, **more):
             ]
         )
 
-    made = Experiment(
+    experiment = Experiment(
         "counting", "Counting", {"which": ("a", "b")}, jobs, measure, {"values": values}, {}, **more
     )
-    return made, measured
+    return experiment, measured
 
 
 @pytest.fixture
@@ -369,8 +374,8 @@ def run(tmp_path, monkeypatch):
     """Runs the experiment by the command line; what it measured."""
 
     def go(*words, **more):
-        made, measured = counting(tmp_path, **more)
-        monkeypatch.setattr(command, "experiment_called", lambda name: made)
+        experiment, measured = counting(tmp_path, **more)
+        monkeypatch.setattr(command, "experiment_called", lambda name: experiment)
         command.main(["speed", "--results", str(tmp_path), *words])
         return measured
 
@@ -406,8 +411,8 @@ def test_a_report_touches_nothing_but_the_tables(run, tmp_path):
 
 
 def test_a_trial_run_never_writes_to_the_published_results(monkeypatch, tmp_path, capsys):
-    made, _ = counting(tmp_path)
-    monkeypatch.setattr(command, "experiment_called", lambda name: made)
+    experiment, _ = counting(tmp_path)
+    monkeypatch.setattr(command, "experiment_called", lambda name: experiment)
     monkeypatch.setattr(command, "QUICK_RESULTS", tmp_path / "quick")
     before = {file: file.read_bytes() for file in RESULTS.iterdir()}
     command.main(["speed", "--quick"])
@@ -438,9 +443,9 @@ def test_a_report_without_records_is_refused(run):
 
 
 def test_settings_are_the_experiments_the_trial_runs_or_what_was_typed(tmp_path):
-    made, _ = counting(tmp_path, settings={"size": 9, "name": None}, quick={"size": 1})
+    experiment, _ = counting(tmp_path, settings={"size": 9, "name": None}, quick={"size": 1})
     sizes = [
-        Run(made, [], quick=quick, **typed).settings.size
+        Run(experiment, [], quick=quick, **typed).settings.size
         for quick, typed in ((False, {}), (True, {}), (True, {"size": 3}))
     ]
     assert sizes == [9, 1, 3]
@@ -449,12 +454,12 @@ def test_settings_are_the_experiments_the_trial_runs_or_what_was_typed(tmp_path)
 
 
 def test_a_peer_that_is_missing_ends_a_full_run_and_is_left_out_of_a_trial(tmp_path, capsys):
-    made, _ = counting(tmp_path)
+    experiment, _ = counting(tmp_path)
     with pytest.raises(SystemExit, match="nobody"):
-        Run(made, [], quick=False).need("nobody", "no-such-package")
-    assert not Run(made, [], quick=True).need("nobody", "no-such-package")
+        Run(experiment, [], quick=False).need("nobody", "no-such-package")
+    assert not Run(experiment, [], quick=True).need("nobody", "no-such-package")
     assert "left out" in capsys.readouterr().err
-    assert Run(made, [], quick=False).need("numpy", "numpy")
+    assert Run(experiment, [], quick=False).need("numpy", "numpy")
 
 
 def test_a_failure_is_reported_by_its_last_line():

@@ -150,8 +150,8 @@ def test_unbiased_softmax(data):
 def test_published_records_are_those_that_resuming_finds(name, measured_sets):
     run = Run(experiment_called(name), list(measured_sets), quick=False)
     run.records = Records(RESULTS / f"{name}.jsonl", mixed=True)
-    asked = list(run.experiment.jobs(run))
-    assert sum(run.records.get(job) is not None for job in asked) >= 0.9 * len(asked)
+    jobs = list(run.experiment.jobs(run))
+    assert sum(run.records.get(job) is not None for job in jobs) >= 0.9 * len(jobs)
 
 
 def point(seconds, accuracy, epochs=1.0):

@@ -136,8 +136,8 @@ def test_tables_and_pictures_from_some_of_the_records(tmp_path):
         (curve, result | {"curve_rows": 100, "test_rows": 10_000}),
         (key, {"seconds": 0.001, "once": 0.5}),
     )
-    made = made_up(tmp_path / "made-up.jsonl", pairs, mixed=True)
+    records = made_up(tmp_path / "made-up.jsonl", pairs, mixed=True)
     plots = papers_ldgs.EXPERIMENT.plots
-    assert rows_of(papers_ldgs.speed_table(made))["faces"]["over `ldgs`"] == "1.00"
-    assert {name for name, draw in plots.items() if draw(made) is not None} == {"-faces"}
+    assert rows_of(papers_ldgs.speed_table(records))["faces"]["over `ldgs`"] == "1.00"
+    assert {name for name, draw in plots.items() if draw(records) is not None} == {"-faces"}
     assert "not measured" in papers_ldgs.targets(made_up(tmp_path / "none.jsonl", [], mixed=True))

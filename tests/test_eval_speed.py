@@ -160,8 +160,10 @@ def test_peers_train_at_each_rate_on_all_threads_and_at_the_best_one_on_fewer(tm
         peers=str(tmp_path),
     )
     run.records = made_up(tmp_path / "raw", done, **{"words of 20 MB": 800})
-    asked = [(job["threads"], job["alpha"]) for job in speed.jobs(run) if job["tool"] == "word2vec"]
-    assert asked == [(2, rate) for rate in speed.RATES] + [(1, speed.RATES[1])]
+    settings_of_jobs = [
+        (job["threads"], job["alpha"]) for job in speed.jobs(run) if job["tool"] == "word2vec"
+    ]
+    assert settings_of_jobs == [(2, rate) for rate in speed.RATES] + [(1, speed.RATES[1])]
     row = rows_of(speed.peers(run.records))["2"]
     shown = [
         row[name]

@@ -147,12 +147,12 @@ def test_analogies_are_answered_exactly_as_gensim_does(tmp_path, cased, candidat
         return
     assert answers.score == score
     for value, kind in ((1, "correct"), (0, "incorrect")):
-        asked = sorted(
+        questions = sorted(
             tuple(word.upper() for word in test.words[i])
             for i in np.flatnonzero(answers.values == value)
         )
-        assert asked == sorted(sections[-1][kind])
-        assert asked
+        assert questions == sorted(sections[-1][kind])
+        assert questions
     assert answers.details["sections"] == {
         part["section"]: {
             "correct": len(part["correct"]),
@@ -387,14 +387,14 @@ def naive_pooled(sets):
 
 def some_sets(names, sizes, seed=0):
     rng = np.random.default_rng(seed)
-    made = []
+    sets = []
     for name, n in zip(names, sizes, strict=True):
-        made.append(
+        sets.append(
             word_sets.SimilarityPairs(
                 name, [(f"{name}{k}", "x") for k in range(n)], rng.integers(0, 9, n).astype(float)
             )
         )
-    return made
+    return sets
 
 
 def random_answers(tests, seed, quality=1.0, missing=0.2):

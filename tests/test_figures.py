@@ -186,9 +186,9 @@ def test_a_map_has_the_coordinates_that_it_draws():
         assert drawn.get_offsets().tolist() == of_cluster[["x", "y"]].values.tolist()
         assert set(of_cluster["cluster_name"]) == {drawn.get_label()}
     assert len(ax.texts) == len(ax.collections)
-    asked = embedx.word_map(vectors(), ["topic3word9", "topic0word0", "topic1word2"])
-    assert asked.words == ["topic0word0", "topic1word2", "topic3word9"]
-    assert asked.to_frame()["rank"].tolist() == [1, 10, 40]
+    chosen = embedx.word_map(vectors(), ["topic3word9", "topic0word0", "topic1word2"])
+    assert chosen.words == ["topic0word0", "topic1word2", "topic3word9"]
+    assert chosen.to_frame()["rank"].tolist() == [1, 10, 40]
     for too_few in (2, ["topic0word0"]):
         with refused("words", kind=SettingError, quoting="3 words"):
             embedx.word_map(vectors(), too_few)

@@ -56,12 +56,12 @@ def marked(*values):
 
 READ = [name for name in formats.FORMATS if name != "static-embedding"]
 VECTORS = itertools.cycle(model.VECTORS)
-EACH = [
+WRITTEN_FORMS = [
     marked(name, dtype, next(VECTORS)) for name in READ for dtype in formats.FORMATS[name].dtypes
 ]
 
 
-@pytest.mark.parametrize(("format", "dtype", "vectors"), EACH)
+@pytest.mark.parametrize(("format", "dtype", "vectors"), WRITTEN_FORMS)
 def test_what_is_written_is_read_back(tmp_path, monkeypatch, format, dtype, vectors):
     monkeypatch.setattr("embedx.storage.schema.BLOCK_FLOATS", 25)  # two rows at a time
     toy_vectors = toy()

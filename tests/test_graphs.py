@@ -327,7 +327,7 @@ def cliques(n=12):
 @pytest.mark.slow
 def test_training_finds_communities_and_repeats_itself(tmp_path, objective):
     def trained(threads=1):
-        how = {
+        settings = {
             "walks": 20,
             "walk_length": 20,
             "dim": 8,
@@ -336,7 +336,7 @@ def test_training_finds_communities_and_repeats_itself(tmp_path, objective):
             "cache_dir": tmp_path,
             "epochs": 3,
         }
-        return embedx.SkipGram(objective, **how).fit(Graph.from_edges(cliques())).model
+        return embedx.SkipGram(objective, **settings).fit(Graph.from_edges(cliques())).model
 
     first = trained()
     np.testing.assert_array_equal(first.vectors, trained().vectors)
@@ -345,18 +345,18 @@ def test_training_finds_communities_and_repeats_itself(tmp_path, objective):
 
 
 def test_graphs_of_other_libraries_are_trained_on(tmp_path):
-    how = {"walks": 5, "walk_length": 10, "dim": 4, "window": 2, "threads": 1}
+    settings = {"walks": 5, "walk_length": 10, "dim": 4, "window": 2, "threads": 1}
     ties = networkx.Graph(cliques(6))
     matrix = networkx.to_scipy_sparse_array(ties)
     for graph, names in ((ties, set(ties)), (matrix, set(map(str, range(12))))):
-        model = embedx.SkipGram(**how, cache_dir=tmp_path).fit(graph).model
+        model = embedx.SkipGram(**settings, cache_dir=tmp_path).fit(graph).model
         assert set(model.words) == names
         with pytest.raises(SettingError) as error:
             embedx.SkipGram(dim=4).fit(graph)
         assert error.value.setting == "walks"
     for no_graph in (matrix.toarray(), [["a", "b"], ["b", "c"]], None):
         with pytest.raises(DataError) as wrong:
-            embedx.SkipGram(**how).fit(no_graph)
+            embedx.SkipGram(**settings).fit(no_graph)
         assert wrong.value.file == "corpora"
     with pytest.raises(SettingError):
         embedx.SkipGram(dim=4).fit(Graph.from_networkx(ties))

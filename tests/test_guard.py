@@ -37,7 +37,7 @@ from tests.support.label_training import train
 from tests.support.notes import Notes, lines_with
 from tests.support.refusals import check_fields, refused
 from tests.support.resolving import resolved
-from tests.support.resumed_runs import label_run, own, same, word_run
+from tests.support.resumed_runs import label_run, objective_settings, same, word_run
 
 # every objective at every rate, for some minutes
 IN_FULL = bool(os.environ.get("EMBEDX_TESTS_IN_FULL"))
@@ -109,15 +109,15 @@ def walk(strategy, rate, epochs=1, shape="constant", progress=None, **options):
     ("rate", "lowered"), [(1.9, []), (5.0, [0.5]), (500.0, [50.0, 0.5]), (3e4, [3e3, 30.0, 0.3])]
 )
 def test_a_diverging_rate_is_lowered_until_the_run_converges(rate, lowered, threads):
-    strategy, printed = Bowl(threads), Notes()
-    outcome = walk(strategy, rate, progress=printed)
+    strategy, notes = Bowl(threads), Notes()
+    outcome = walk(strategy, rate, progress=notes)
     assert outcome.lowered_rates == pytest.approx(lowered)
     assert outcome.facts().get("learning_rate_lowered", []) == outcome.lowered_rates
     assert outcome.diverged is None
     assert (strategy.done[:40] == 1).all()
     assert np.abs(strategy.w).max() < 1
-    assert len(printed.warnings) == len(lowered)
-    assert all("back to the start, learning rate" in warning for warning in printed.warnings)
+    assert len(notes.warnings) == len(lowered)
+    assert all("back to the start, learning rate" in warning for warning in notes.warnings)
     assert outcome.tally.words == 4000
 
 
@@ -181,14 +181,14 @@ def test_a_state_with_a_lock_is_checked_during_training(monkeypatch):
 
 def test_a_diverged_run_is_rolled_back_to_its_last_good_state():
     """Looked at after every second of its 40 chunks, of which the ninth begins what goes wrong."""
-    strategy, printed = Bowl(spoiled_from=9, spoils_above_rate=0.05), Notes()
-    outcome = walk(strategy, 0.1, progress=printed)
+    strategy, notes = Bowl(spoiled_from=9, spoils_above_rate=0.05), Notes()
+    outcome = walk(strategy, 0.1, progress=notes)
     assert [step for step, rate in strategy.rates if rate == 0.1] == list(range(10))
     assert [step for step, rate in strategy.rates if rate < 0.05] == list(range(8, 40))
     assert strategy.w == pytest.approx(8 * 0.9**8 * 0.99**32)
     assert (strategy.done[:40] == 1).all()
     assert outcome.tally == Tally(pytest.approx(outcome.tally.loss), 400, 4000)
-    (warning,) = printed.warnings
+    (warning,) = notes.warnings
     assert lines_with(warning, "1,000 words", "rate 0.1: ", "back to 800", "rate 0.01")
 
 
@@ -238,8 +238,8 @@ def test_a_rolled_back_run_has_to_beat_the_baseline():
 
 
 def test_after_three_rollbacks_a_run_ends_with_its_last_good_state():
-    strategy, printed = Bowl(spoiled_from=9), Notes()
-    outcome = walk(strategy, 0.1, progress=printed)
+    strategy, notes = Bowl(spoiled_from=9), Notes()
+    outcome = walk(strategy, 0.1, progress=notes)
     assert strategy.w == pytest.approx(8 * 0.9**8)
     assert outcome.tally.words == 800
     assert outcome.epochs == pytest.approx(8 / 40)
@@ -265,14 +265,16 @@ def test_exploding_parameters_are_noticed_although_the_loss_is_flat():
 
 
 def test_an_epoch_that_diverged_is_not_reported():
-    strategy, printed = Bowl(spoiled_from=60, spoils_above_rate=0.05), []
+    strategy, epochs_ended = Bowl(spoiled_from=60, spoils_above_rate=0.05), []
     walk(
         strategy,
         0.1,
         epochs=3,
-        after_epoch=lambda epoch, tally, seconds: printed.append((epoch, tally.words)) or False,
+        after_epoch=lambda epoch, tally, seconds: (
+            epochs_ended.append((epoch, tally.words)) or False
+        ),
     )
-    assert printed == [(0, 4000), (1, 4000), (2, 4000)]
+    assert epochs_ended == [(0, 4000), (1, 4000), (2, 4000)]
 
 
 def test_a_time_budget_is_kept_by_a_rolled_back_run(monkeypatch):
@@ -404,22 +406,22 @@ def words_at(name, corpus, times, rate=None, **options):
     """The model of a run at a rate, or at so many times the default rate, how it ended, and what
     was told.
     """
-    objective_class, printed = OBJECTIVES[name], Notes()
+    objective_class, notes = OBJECTIVES[name], Notes()
     options = {
         "dim": 8,
         "epochs": 3,
         "threads": 1,
         "heldout": 0.1,
-        **own(objective_class, {"warm_up": 1.0}),
+        **objective_settings(objective_class, {"warm_up": 1.0}),
         **options,
     }
     settings = configure(name, options).settings
     usual = settings.learning_rate or OPTIMIZERS[settings.optimizer].rates[WORDS]
     rate = rate or usual * times
     trained = skipgram.train(
-        corpus, configure(name, {**options, "learning_rate": rate}), progress=printed
+        corpus, configure(name, {**options, "learning_rate": rate}), progress=notes
     )
-    return trained.vectors, trained.outcome, printed
+    return trained.vectors, trained.outcome, notes
 
 
 def cautions(name):
@@ -429,23 +431,23 @@ def cautions(name):
 
 
 def labels_at(name, data, times, rate=None):
-    objective_class, printed = OBJECTIVES[name], Notes()
+    objective_class, notes = OBJECTIVES[name], Notes()
     objective = objective_class(
-        objective_class.Settings.from_options(own(objective_class, {"warm_up": 1.0}))
+        objective_class.Settings.from_options(objective_settings(objective_class, {"warm_up": 1.0}))
     )
     settings = resolved(ClassifySettings(epochs=4, threads=1), objective, data)
     rate = rate or settings.learning_rate * times
     settings = resolved(ClassifySettings(epochs=4, threads=1, learning_rate=rate), objective, data)
-    trained = train(data, objective, settings, progress=printed)
-    return trained.classifier, trained.outcome, printed
+    trained = train(data, objective, settings, progress=notes)
+    return trained.classifier, trained.outcome, notes
 
 
 @pytest.mark.parametrize("name", OBJECTIVES)
 def test_default_rates_raise_no_alarm(name, topics, digits):
     for run, data in (words_at, topics), (labels_at, digits):
-        model, outcome, printed = run(name, data, 1.0)
+        model, outcome, notes = run(name, data, 1.0)
         assert not outcome.lowered_rates
-        assert printed.warnings == (cautions(name) if run is words_at else [])
+        assert notes.warnings == (cautions(name) if run is words_at else [])
         assert "learning_rate_lowered" not in model.facts
 
 
@@ -454,8 +456,8 @@ def test_default_rates_raise_no_alarm(name, topics, digits):
 def test_a_run_rolled_back_to_the_start_equals_one_at_the_lower_rate(name, topics, digits):
     """Nothing of what was tried before is left anywhere: the same rate gives the same bytes."""
     for run, data in (words_at, topics), (labels_at, digits):
-        model, outcome, printed = run(name, data, 1e3)
-        warned = [text for text in printed.warnings if text not in cautions(name)]
+        model, outcome, notes = run(name, data, 1e3)
+        warned = [text for text in notes.warnings if text not in cautions(name)]
         of_rate, *warnings = warned if run is words_at else ["", *warned]
         assert "is far from" in of_rate or run is labels_at
         assert all("back to the start" in warning for warning in warnings)
@@ -494,11 +496,11 @@ def test_at_any_rate_a_model_is_better_than_one_without_inputs_or_the_run_says_t
 ):
     data = request.getfixturevalue(data)
     try:
-        model, outcome, printed = run(name, data, times)
+        model, outcome, notes = run(name, data, times)
     except DivergedError:
         return
     assert all(np.isfinite(array).all() for array in model.arrays.values())
-    assert len(printed.warnings) >= len(outcome.lowered_rates)
+    assert len(notes.warnings) >= len(outcome.lowered_rates)
     has_no_scores = run is words_at and OBJECTIVES[name].traits.calibrated is False
     assert outcome.diverged is not None or has_no_scores or is_better(model, data)
 
@@ -511,17 +513,17 @@ def test_a_rolled_back_run_has_to_beat_the_unigram_baseline_on_held_out_text(top
     assert vectors.facts["heldout"] == metrics
     assert lines_with(str(outcome.diverged), f"{outcome.lowered_rates[-1]:.3g}", "lowered")
     metrics["calibrated"] = -3.8
-    _, outcome, printed = words_at("ove", topics, 1e3)
+    _, outcome, notes = words_at("ove", topics, 1e3)
     assert outcome.diverged is None
-    assert "temperature (-3.8000)" in printed.warnings[-1]
+    assert "temperature (-3.8000)" in notes.warnings[-1]
     metrics["calibrated"] = -4.0
     _, outcome, _ = words_at("ove", topics, 1.0)
     assert "learning rate 2, " in str(outcome.diverged)
     # hardly worse than word frequencies: the run may have been too short
     metrics["log_likelihood"] = -4.1
-    _, outcome, printed = words_at("ove", topics, 1.0)
+    _, outcome, notes = words_at("ove", topics, 1.0)
     assert outcome.diverged is None
-    (warning,) = printed.warnings
+    (warning,) = notes.warnings
     assert lines_with(warning, "rate 2, ", "-4.0000", "-3.9000", "--learning-rate", "--epochs")
 
 

@@ -142,13 +142,13 @@ def test_a_name_is_given_by_set_everywhere_or_nowhere():
             )
 
 
-def test_settings_given_by_set_are_those_of_options(asked):
+def test_settings_given_by_set_are_those_of_options(requested):
     words = ["--set", "local-decay=0.5", "--set=augment=noise", "--set", "threshold=1e9"]
-    assert asked("train", "x", "--objective", "ar", *words) == (
+    assert requested("train", "x", "--objective", "ar", *words) == (
         "ar",
         {"local_decay": 0.5, "augment": "noise", "threshold": 1e9},
     )
-    _, typed = asked(
+    _, typed = requested(
         "classify",
         "x",
         "--set",
@@ -159,9 +159,9 @@ def test_settings_given_by_set_are_those_of_options(asked):
         "decay-every=3",
     )
     assert typed == {"tree_l2": 0.5, "replacement": True, "decay_every": 3}
-    assert asked("classify", "x", "--set", "arity=8", "--set", "arity=9")[1] == {"arity": 9}
+    assert requested("classify", "x", "--set", "arity=8", "--set", "arity=9")[1] == {"arity": 9}
     for loss in ("squared-hinge", "margin"):  # of different objectives
-        assert asked("classify", "x", "--loss", loss)[1] == {"loss": loss}
+        assert requested("classify", "x", "--loss", loss)[1] == {"loss": loss}
 
 
 @pytest.mark.parametrize(

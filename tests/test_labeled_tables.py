@@ -186,17 +186,17 @@ def test_labels_in_a_cell_are_split_only_on_request_or_where_they_are_a_list(wri
     assert lines_with(notes.notes[-1], '"a b|c"', "--set 'label-separator=|'")
 
 
-GIVEN = TableSettings(text_column="text")
+TEXT_COLUMN = TableSettings(text_column="text")
 
 
 @pytest.mark.parametrize(
     ("place", "content", "settings", "quoted"),
     [
-        ("a.csv:4", 'label,text\nx,"a\nb"\ny\n', GIVEN, ("1 columns", "2 ")),
-        ("a.csv", "label,text\n", GIVEN, "no rows"),
-        ("a.csv:1", "label,text,text\nx,a,b\n", GIVEN, '"text"'),
-        ("a.csv:3", b"label,text\nx,a\nx,\xe9\n", GIVEN, "UTF-8"),
-        ("a.csv", "label,said\nx,a\n", GIVEN, ('"text"', "text_column among label, said")),
+        ("a.csv:4", 'label,text\nx,"a\nb"\ny\n', TEXT_COLUMN, ("1 columns", "2 ")),
+        ("a.csv", "label,text\n", TEXT_COLUMN, "no rows"),
+        ("a.csv:1", "label,text,text\nx,a,b\n", TEXT_COLUMN, '"text"'),
+        ("a.csv:3", b"label,text\nx,a\nx,\xe9\n", TEXT_COLUMN, "UTF-8"),
+        ("a.csv", "label,said\nx,a\n", TEXT_COLUMN, ('"text"', "text_column among label, said")),
         (
             "a.csv:3",
             "label,x\na,1\nb,1e999\n",
@@ -211,16 +211,16 @@ GIVEN = TableSettings(text_column="text")
         ),
         ("a.csv", f"{'x' * 99},y\na,b\n", TableSettings(), f" {'x' * 40}, y"),
         ("a.csv:1", "label,text\rx,a\r", TableSettings("text", "label"), "LF"),
-        ("a.jsonl:3", '{"text": "a", "label": "x"}\n\n{"text": 1\n', GIVEN, "Expecting ','"),
-        ("a.json:1", '[{"text": "a"}]\n', GIVEN, ('[{"text": "a"}]', "jq -c")),
+        ("a.jsonl:3", '{"text": "a", "label": "x"}\n\n{"text": 1\n', TEXT_COLUMN, "Expecting ','"),
+        ("a.json:1", '[{"text": "a"}]\n', TEXT_COLUMN, ('[{"text": "a"}]', "jq -c")),
         (
             "a.jsonl",
             '{"text": {"b": 1}, "label": 1}\n',
             TableSettings("text.b", "no"),
             ('"no"', "label_column"),
         ),
-        ("a.jsonl:1", '{"text": [{"b": 1}], "label": 1}\n', GIVEN, ('"text"', '[{"b": 1}]')),
-        ("a.parquet:1", parquet_of([{"text": "x", "label": b"\xff"}]), GIVEN, '"label"'),
+        ("a.jsonl:1", '{"text": [{"b": 1}], "label": 1}\n', TEXT_COLUMN, ('"text"', '[{"b": 1}]')),
+        ("a.parquet:1", parquet_of([{"text": "x", "label": b"\xff"}]), TEXT_COLUMN, '"label"'),
     ],
 )
 def test_mistakes_are_one_line_with_the_line_of_the_file(write, place, content, settings, quoted):
@@ -232,7 +232,7 @@ def test_mistakes_are_one_line_with_the_line_of_the_file(write, place, content, 
 @pytest.mark.parametrize(
     ("settings", "setting"),
     [
-        (GIVEN, "text_column"),
+        (TEXT_COLUMN, "text_column"),
         (TableSettings(header="no"), "header"),
         (TableSettings(label_separator=";"), "label_separator"),
     ],
@@ -386,7 +386,7 @@ def test_a_model_reads_what_it_was_trained_on_and_plain_lines_and_other_columns_
         invoke(*words)
         return capsys.readouterr().out.splitlines()
 
-    how = [
+    options = [
         "--label-column",
         "tags",
         "--set",
@@ -398,7 +398,7 @@ def test_a_model_reads_what_it_was_trained_on_and_plain_lines_and_other_columns_
         "--objective",
         "ova",
     ]
-    run("classify", "train.csv", *how, "--output", "m", "--test", "train.csv")
+    run("classify", "train.csv", *options, "--output", "m", "--test", "train.csv")
     known = classifier.load("m").known
     assert (
         known.columns

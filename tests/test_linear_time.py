@@ -119,14 +119,14 @@ HOSTILE = [
 ]
 
 
-def apply(pattern, how, parts):
+def apply(pattern, method, parts):
     """Apply a pattern to many times the middle of `parts`."""
     text = parts[0] + parts[1] * MANY + parts[2]
     with time_limit():
-        matches = getattr(pattern, how)(
+        matches = getattr(pattern, method)(
             text.encode() if isinstance(pattern.pattern, bytes) else text
         )
-        for _ in matches if how == "finditer" else ():
+        for _ in matches if method == "finditer" else ():
             pass
 
 
@@ -134,9 +134,9 @@ def apply(pattern, how, parts):
 def test_every_regular_expression_is_linear(name):
     module, _, short_name = name.rpartition(".")
     uses = set(re.findall(rf"\b{short_name}\.(\w+)\(", SOURCES[module]))
-    for how in uses & {"match", "fullmatch"} or {"finditer"}:
+    for method in uses & {"match", "fullmatch"} or {"finditer"}:
         for parts in HOSTILE:
-            apply(PATTERNS[name], how, parts)
+            apply(PATTERNS[name], method, parts)
 
 
 def test_all_patterns_have_names_and_were_found():

@@ -13,9 +13,9 @@ def locking(request, monkeypatch):
 
 @pytest.fixture
 def folder(tmp_path):
-    made = tmp_path / "folder"
-    made.mkdir()
-    return made
+    new_folder = tmp_path / "folder"
+    new_folder.mkdir()
+    return new_folder
 
 
 def test_a_lock_is_held_until_it_is_ended(folder):

@@ -119,10 +119,10 @@ def test_the_memory_of_a_container_of_version_1(tmp_path):
 def test_a_limit_of_memory_counts_where_less_is_said_of_its_use(
     tmp_path, lines, folder, contents, expected
 ):
-    own, groups = tmp_path / "cgroup", tmp_path / "groups"
-    own.write_text(f"{lines}\n")
+    own_groups, groups = tmp_path / "cgroup", tmp_path / "groups"
+    own_groups.write_text(f"{lines}\n")
     files(groups / folder, **contents)
-    assert control_groups.memory_left(own, groups) == expected
+    assert control_groups.memory_left(own_groups, groups) == expected
 
 
 QUOTA_1 = {"cpu__cfs_quota_us": 300000, "cpu__cfs_period_us": 100000}
@@ -318,8 +318,10 @@ def test_a_classifier_trains_by_as_many_threads_as_have_memory(weights, monkeypa
     assert life.allocated(again).needs["threads"] == one_thread
     assert again.settings.threads == 1
     assert again.origins["threads"] == "memory of a thread"
-    asked = ClassifierRun(data, RunSettings(ova(), settings(weights=weights, threads=4)))
-    assert not life.allocated(asked).fits
+    with_four_threads = ClassifierRun(
+        data, RunSettings(ova(), settings(weights=weights, threads=4))
+    )
+    assert not life.allocated(with_four_threads).fits
 
 
 def test_what_does_not_fit_is_refused_before_training(two_topics, monkeypatch):
@@ -338,11 +340,11 @@ def test_what_does_not_fit_is_refused_before_training(two_topics, monkeypatch):
 
 def test_the_model_is_reported_and_checkpoints_if_they_are_asked_for(tmp_path, monkeypatch):
     monkeypatch.setattr(disk, "free_disk", lambda folder: 10_000_000)
-    printed = Notes()
-    checkpoints_of(tmp_path, printed).check_disk(1_000_000, 2_000_000)
-    checkpoints_of(tmp_path, printed, every=60.0).check_disk(1_000_000, 2_000_000)
-    checkpoints_of(tmp_path, printed, every=60.0).check_disk(1_000_000, 3_100_000)
-    assert printed.notes == [
+    notes = Notes()
+    checkpoints_of(tmp_path, notes).check_disk(1_000_000, 2_000_000)
+    checkpoints_of(tmp_path, notes, every=60.0).check_disk(1_000_000, 2_000_000)
+    checkpoints_of(tmp_path, notes, every=60.0).check_disk(1_000_000, 3_100_000)
+    assert notes.notes == [
         "disk: 1.0 MB of 10.0 MB free: model 1.0 MB",
         "disk: 1.0 MB of 10.0 MB free: model 1.0 MB; in a long run checkpoints 6.0 MB more",
         (
@@ -358,9 +360,9 @@ def test_existing_checkpoints_need_no_more_disk(tmp_path, monkeypatch):
     for _ in range(2):
         before.take(checkpoint.TrainState(), wait=True)
     locks.unlock(before.lock)
-    printed = Notes()
-    checkpoints_of(tmp_path, printed, every=60.0, resumes=True).check_disk(1_000_000, 2_000_000)
-    assert printed.notes == [
+    notes = Notes()
+    checkpoints_of(tmp_path, notes, every=60.0, resumes=True).check_disk(1_000_000, 2_000_000)
+    assert notes.notes == [
         "disk: 1.0 MB of 10.0 MB free: model 1.0 MB; in a long run checkpoints 2.0 MB more"
     ]
 

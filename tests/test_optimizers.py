@@ -37,7 +37,7 @@ from tests.support.refusals import refused
 DIM = 20  # more than a vector register, and no multiple of it
 STRIDE = 32
 MINIBATCH = [name for name, optimizer in OPTIMIZERS.items() if optimizer.keeps is not None]
-EACH = pytest.mark.parametrize("name", MINIBATCH)
+EVERY_OPTIMIZER = pytest.mark.parametrize("name", MINIBATCH)
 # may have output rows as columns
 BY_NUMBER = [name for name in MINIBATCH if OPTIMIZERS[name].keeps != "per_row"]
 
@@ -95,11 +95,11 @@ def test_an_unknown_optimizer_is_refused_with_the_known_ones():
 
 
 def test_help_shows_the_rate_of_each_optimizer():
-    printed = optimizers.usual_rates(WORDS).split(", ")
-    assert printed == [f"{OPTIMIZERS[name].rates[WORDS]:g} for {name}" for name in taken_by(WORDS)]
+    rates = optimizers.usual_rates(WORDS).split(", ")
+    assert rates == [f"{OPTIMIZERS[name].rates[WORDS]:g} for {name}" for name in taken_by(WORDS)]
 
 
-@EACH
+@EVERY_OPTIMIZER
 def test_tables_have_the_state_of_their_optimizer(name):
     for l2 in (0.0, 0.1):
         rule = update_rule(name, l2=l2)
@@ -116,7 +116,7 @@ def test_tables_have_the_state_of_their_optimizer(name):
         assert len(rows.decay_clock) == (4 if l2 else 0)
 
 
-@EACH
+@EVERY_OPTIMIZER
 def test_state_rate_is_the_size_of_the_first_step_of_a_coordinate(name):
     """A row whose first step is as long as the rate moves each number by as much divided by the
     root of their number.
@@ -211,7 +211,7 @@ def assert_agree(name, rows, state, truth):
 EVERYTHING = np.ones((3, DIM), dtype=bool)
 
 
-@EACH
+@EVERY_OPTIMIZER
 def test_a_row_moves_by_the_formula(name):
     rule, truth = update_rule(name), naive(name)
     table = by_rows(rule)
@@ -250,7 +250,7 @@ def test_rows_that_are_columns_move_by_the_formula(name, begin):
     assert_agree(name, table.rows.T, table.state.T, truth)
 
 
-@EACH
+@EVERY_OPTIMIZER
 def test_single_numbers_of_a_row_move_by_the_formula(name):
     rule, truth = update_rule(name), naive(name)
     table = by_rows(rule)
@@ -305,7 +305,7 @@ def test_a_long_gradient_is_clipped_where_the_rate_does_not_adapt(
     assert -table.rows[0, 0] == pytest.approx(0.1 * step, rel=1e-5)
 
 
-@EACH
+@EVERY_OPTIMIZER
 def test_the_accumulator_of_bounded_adagrad_stops_at_its_limit(name):
     """Else a row would be taken for one whose rate still adapts."""
     rule = update_rule(name)

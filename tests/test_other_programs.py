@@ -51,8 +51,8 @@ from tests.support.refusals import refused_data, refused_on_command_line
         ("train x --workers 3 --cluster auto", {"workers": 3, "cluster": "auto"}),  # ours
     ],
 )
-def test_option_names_of_other_programs_are_translated(typed, settings, asked):
-    assert asked(*typed.split())[1] == settings
+def test_option_names_of_other_programs_are_translated(typed, settings, requested):
+    assert requested(*typed.split())[1] == settings
 
 
 @pytest.mark.parametrize("name", aliases.INSTEAD)
@@ -126,8 +126,8 @@ SKIPGRAM = CBOW | {"architecture": "skipgram"}
         ),
     ],
 )
-def test_command_lines_of_word2vec(line, objective, settings, asked):
-    assert asked("word2vec", *f"-train text8 -output vectors.bin {line}".split()) == (
+def test_command_lines_of_word2vec(line, objective, settings, requested):
+    assert requested("word2vec", *f"-train text8 -output vectors.bin {line}".split()) == (
         objective,
         settings,
     )
@@ -183,8 +183,8 @@ N_GRAMS = FASTTEXT | {"min_ngram_count": 1, "buckets": 0}
         ),
     ],
 )
-def test_command_lines_of_fasttext(line, objective, settings, asked):
-    assert asked("supervised", *f"-input train.txt -output model {line}".split()) == (
+def test_command_lines_of_fasttext(line, objective, settings, requested):
+    assert requested("supervised", *f"-input train.txt -output model {line}".split()) == (
         objective,
         settings,
     )
@@ -236,10 +236,10 @@ FASTTEXT_WORDS = {
         ),
     ],
 )
-def test_command_lines_of_fasttext_about_words(line, objective, settings, asked):
+def test_command_lines_of_fasttext_about_words(line, objective, settings, requested):
     command, *options = line.split()
     words = [command, "-input", "text8", "-output", "model", *options]
-    assert asked(*words) == (objective, settings)
+    assert requested(*words) == (objective, settings)
 
 
 @pytest.mark.slow

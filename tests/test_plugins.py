@@ -43,8 +43,8 @@ def run_module(module, words, site, folder):
         f"import runpy, sys\nsys.path.insert(0, {str(site)!r})\n"
         f"runpy.run_module({module!r}, run_name='__main__', alter_sys=True)"
     )
-    how = {"check": False, "code": code, "imported": "numba"}
-    return forked.run(*words, cwd=folder, env=environment, **how)
+    options = {"check": False, "code": code, "imported": "numba"}
+    return forked.run(*words, cwd=folder, env=environment, **options)
 
 
 def embedx(line, site, folder):

@@ -32,8 +32,8 @@ def classifier_of(objective="softmax", kind="sparse", data=None, before=None, **
     chosen["calibration"] = 0.4
     chosen |= WAYS[kind] | options
     data = DATA[kind][0] if data is None else data
-    made = OBJECTIVES[objective](OBJECTIVES[objective].Settings())
-    return train(data, made, ClassifySettings(**chosen), start=before).classifier
+    instance = OBJECTIVES[objective](OBJECTIVES[objective].Settings())
+    return train(data, instance, ClassifySettings(**chosen), start=before).classifier
 
 
 def problem():

@@ -13,7 +13,7 @@ JOBS = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text("utf
 
 def test_the_lowest_versions_that_are_tested_are_those_that_are_declared():
     extras = PROJECT["optional-dependencies"]
-    asked = [
+    declared = [
         *PROJECT["dependencies"],
         *(
             requirement
@@ -30,9 +30,9 @@ def test_the_lowest_versions_that_are_tested_are_those_that_are_declared():
         name: re.escape(version).replace(r"\.0", r"(\.0)?")
         for name, version in (line.split("==") for line in pinned)
     }
-    for each in asked:
-        name, version = re.match(r"([\w-]+)(?:\[\w+\])?>=([\d.]+)", each).groups()
-        assert re.fullmatch(lowest.pop(name), version), each
+    for requirement in declared:
+        name, version = re.match(r"([\w-]+)(?:\[\w+\])?>=([\d.]+)", requirement).groups()
+        assert re.fullmatch(lowest.pop(name), version), requirement
     assert not lowest
 
 

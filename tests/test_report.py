@@ -350,15 +350,15 @@ def test_points_that_would_hide_each_other_are_moved_apart():
 
 def test_words_that_are_asked_for_are_on_the_map_though_rare(tmp_path):
     page = tmp_path / "page.html"
-    asked = ["topic0word10", "topic2word0"]
-    settings = {"words": ",".join(asked), "map_words": 5, "projection": "pca"}
+    rare_words = ["topic0word10", "topic2word0"]
+    settings = {"words": ",".join(rare_words), "map_words": 5, "projection": "pca"}
     report(word_folder(tmp_path / "topics"), page, **settings)
     on_map = json.loads(Page(page.read_text()).data)
     assert on_map["n"] == 6
     assert on_map["words"][:6] == [*words()[:5], "topic0word10"]
     assert on_map["ranks"] == [1, 2, 3, 4, 5, 41]
     assert on_map["counts"][5] == 2000
-    assert [on_map["words"][k] for k in on_map["listed"]] == asked
+    assert [on_map["words"][k] for k in on_map["listed"]] == rare_words
 
 
 def test_function_words_have_no_labels(tmp_path):

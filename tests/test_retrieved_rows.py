@@ -36,8 +36,8 @@ def run(objective, data, progress=None, **options):
     options = {"epochs": 2, "batch_size": 10, "threads": 1, "learning_rate": 0.1} | options
     if data.is_sparse:
         options |= {"hidden": 12}
-    made = objective(objective.Settings.from_options(options))
-    return train(data, made, ClassifySettings.from_options(options), progress=progress)
+    instance = objective(objective.Settings.from_options(options))
+    return train(data, instance, ClassifySettings.from_options(options), progress=progress)
 
 
 @pytest.mark.compiles("labels")
@@ -54,7 +54,7 @@ def run(objective, data, progress=None, **options):
 )
 def test_where_every_row_is_found_training_is_exact(kind, optimizer, loss, exact, labels, score):
     data = problem(kind, n=100)
-    how = {
+    settings = {
         "optimizer": optimizer,
         "labels": labels,
         "score": score,
@@ -66,10 +66,10 @@ def test_where_every_row_is_found_training_is_exact(kind, optimizer, loss, exact
         data = Labeled(
             data.features, Labels(np.arange(len(data) + 1), data.labels.ids[first]), data.n_labels
         )
-    expected = run(exact, data, **how).classifier.arrays
+    expected = run(exact, data, **settings).classifier.arrays
     for blocks in (1, 3):
         retrieved = run(
-            Ldgs, data, **how, **EVERYTHING, loss=loss, blocks=blocks, clusters=4
+            Ldgs, data, **settings, **EVERYTHING, loss=loss, blocks=blocks, clusters=4
         ).classifier.arrays
         for name in expected:
             np.testing.assert_allclose(retrieved[name], expected[name], atol=2e-4)
@@ -109,8 +109,8 @@ def test_the_search_begins_after_the_warm_up_and_says_so():
     run(Ldgs, data, Reporter(printed), warm_up=2.0)
     assert "search begins" not in printed.getvalue()
     drawn, partly, uniform = (
-        run(Ldgs, data, schedule="constant", **how).classifier.arrays["output"]
-        for how in ({"warm_up": 2.0}, {"warm_up": 1.0}, {"sampler": "uniform"})
+        run(Ldgs, data, schedule="constant", **settings).classifier.arrays["output"]
+        for settings in ({"warm_up": 2.0}, {"warm_up": 1.0}, {"sampler": "uniform"})
     )
     np.testing.assert_array_equal(drawn, uniform)
     assert abs(drawn - partly).max() > 0.01
@@ -235,13 +235,13 @@ def test_a_search_scores_a_share_of_all_labels_and_reports_its_recall(saved):
         np.concatenate(part) for part in zip(*model.iter_top_k(features, 4), strict=True)
     )
     for share, threads in (1.0, 1), (0.1, 2):
-        printed = Notes()
-        searched = model.searched_top_k(features, 4, share=share, threads=threads, progress=printed)
+        notes = Notes()
+        searched = model.searched_top_k(features, 4, share=share, threads=threads, progress=notes)
         ids, p = (np.concatenate(part) for part in zip(*searched, strict=True))
         recall = np.mean(
             [np.isin(a, b).mean() for a, b in zip(true_ids[:200], ids[:200], strict=True)]
         )
-        assert any(f"finds {100 * recall:.1f} % of the best 4" in note for note in printed.notes)
+        assert any(f"finds {100 * recall:.1f} % of the best 4" in note for note in notes.notes)
         if share == 1:
             np.testing.assert_array_equal(ids, true_ids)
             np.testing.assert_allclose(p, true_p, rtol=1e-3)

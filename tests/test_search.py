@@ -37,7 +37,7 @@ def built(table, search, seed=0):
     return indexing.build_index(table, len(table), DIM, search, np.random.default_rng(seed))
 
 
-def found(index, search, h, positives=()):
+def candidates_found(index, search, h, positives=()):
     """The candidates for one h, but for its positives."""
     n = index.slot.shape[1]
     rows, positives = np.zeros((1, n), dtype=np.int32), np.array(positives, dtype=np.int32)
@@ -115,7 +115,7 @@ def test_a_row_whose_new_list_is_full_stays_and_is_still_found():
     check(index, table)
     assert len(np.unique(index.cluster)) > 1
     assert n_reassigned[-1] == (index.cluster[0] != index.cluster[0, 0]).sum() > 0
-    assert found(index, spec(), table[0]) == set(range(N))
+    assert candidates_found(index, spec(), table[0]) == set(range(N))
 
 
 @pytest.mark.parametrize("max_candidates", [1, 7, 60, 61, 600, 740, 899])
@@ -132,7 +132,7 @@ def test_a_block_gives_no_more_than_max_candidates(max_candidates, blocks):
         for line, last in zip(z, cutoff, strict=True)
         for row in np.flatnonzero(line > last + 1e-5)
     }
-    chosen = found(built(table, search), search, h)
+    chosen = candidates_found(built(table, search), search, h)
     assert expected <= chosen
     assert len(chosen) <= blocks * max_candidates
     assert len(expected) >= min(max_candidates, 300) - 1
@@ -148,7 +148,7 @@ def test_candidates_of_a_softmax_are_the_rows_with_a_probability_above_tau(size)
     z[:, 5] = -np.inf
     p = np.exp(z - z.max(axis=1, keepdims=True))
     p /= p.sum(axis=1, keepdims=True)
-    chosen = found(built(table, search), search, h, positives=[5])
+    chosen = candidates_found(built(table, search), search, h, positives=[5])
     surely = {int(row) for row in np.flatnonzero((p > 1.01e-3).any(axis=0))}
     perhaps = {int(row) for row in np.flatnonzero((p > 0.99e-3).any(axis=0))}
     assert surely <= chosen <= perhaps
@@ -159,7 +159,7 @@ def test_candidates_of_a_softmax_are_the_rows_with_a_probability_above_tau(size)
 def test_where_all_rows_are_positives_there_are_no_candidates(blocks):
     search = spec(blocks, clusters=2, max_gap=1.0, from_logsumexp=True)
     index = indexing.build_index(clustered(20), 20, DIM, search, np.random.default_rng(0))
-    assert found(index, search, a_query(), positives=range(20)) == set()
+    assert candidates_found(index, search, a_query(), positives=range(20)) == set()
 
 
 @pytest.mark.slow
@@ -254,7 +254,7 @@ def test_short_rows_do_not_hide_long_ones():
     recalls = []
     for h in rng.normal(size=(50, dim)).astype(np.float32):
         best = np.argsort(-(table @ h))[:20]
-        recalls.append(np.isin(best, list(found(index, search, h))).mean())
+        recalls.append(np.isin(best, list(candidates_found(index, search, h))).mean())
     assert np.mean(recalls) > 0.9
 
 
@@ -278,7 +278,7 @@ def test_few_rows_and_any_number_of_clusters(n, clusters, blocks):
         check(index, table)
         z = blocks * block_scores(table[:, :DIM], h[:DIM], blocks)
         expected = {int(row) for line in z for row in np.flatnonzero(line > line.max() - 2.0)}
-        assert found(index, search, h) == expected
+        assert candidates_found(index, search, h) == expected
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")

@@ -50,8 +50,8 @@ def test_where_every_row_is_found_training_is_that_on_all_rows(name, kind):
     data = problem(kind, n=100)
     options = {"optimizer": "sgd", "learning_rate": 0.01, "epochs": 2, "batch_size": 10}
     exact = outputs_of(name, data, "all", **options)
-    found = outputs_of(name, data, "search", **options, **INDEX, clusters=4, negatives=3)
-    np.testing.assert_allclose(found, exact, atol=2e-3 * abs(exact).max())
+    searched = outputs_of(name, data, "search", **options, **INDEX, clusters=4, negatives=3)
+    np.testing.assert_allclose(searched, exact, atol=2e-3 * abs(exact).max())
 
 
 @pytest.mark.parametrize("labels", [[2], [2, 7]])
@@ -84,9 +84,11 @@ def test_words_that_find_every_word_learn_what_all_rows_teach(name, two_topics, 
     }
     monkeypatch.setattr(strategies, "FIRST_STATE_OF_ALL_ROWS", 0.0)  # as where rows are found
     exact = embedx.SkipGram(name, sampler="all", **options).fit(two_topics).model
-    found = embedx.SkipGram(name, sampler="search", **options, **INDEX, found=256, clusters=2)
-    found = found.fit(two_topics).model
-    np.testing.assert_allclose(found.vectors, exact.vectors, atol=5e-3 * abs(exact.vectors).max())
+    searched = embedx.SkipGram(name, sampler="search", **options, **INDEX, found=256, clusters=2)
+    searched = searched.fit(two_topics).model
+    np.testing.assert_allclose(
+        searched.vectors, exact.vectors, atol=5e-3 * abs(exact.vectors).max()
+    )
 
 
 @pytest.mark.parametrize("name", ["ove", "ar"])
@@ -126,7 +128,7 @@ def test_a_model_says_how_it_searched():
     data = problem("dense")
     objective = OBJECTIVES["ove"](OBJECTIVES["ove"].Settings())
     settings = ClassifySettings(sampler="search", threads=1, epochs=1)
-    given = {"warm_up": 0.5}
-    trained = train(data, objective, settings, options=given)
+    options = {"warm_up": 0.5}
+    trained = train(data, objective, settings, options=options)
     assert trained.classifier.settings["warm_up"] == 0.5
     assert trained.classifier.settings["scored_fraction"] == 0.01

@@ -42,9 +42,9 @@ def test_settings_of_words_without_effect_are_refused(objective, options, settin
     ],
 )
 def test_settings_of_labels_without_effect_are_refused(objective, options, setting, need):
-    made = new_objective(OBJECTIVES[objective], options)
+    instance = new_objective(OBJECTIVES[objective], options)
     with pytest.raises(SettingError) as caught:
-        check_given(options, ClassifySettings(), made)
+        check_given(options, ClassifySettings(), instance)
     assert caught.value.setting == setting
     assert need in caught.value.problem
 
@@ -80,8 +80,8 @@ def other_value(field, default):
 
 def changes_a_constant(objective, options):
     """Whether the kernel's constants differ, such as a limit that small data do not reach."""
-    usual, made = (objective(objective.Settings.from_options(typed)) for typed in ({}, options))
-    return (made.constants(5, 60) != usual.constants(5, 60)).any()
+    usual, changed = (objective(objective.Settings.from_options(typed)) for typed in ({}, options))
+    return (changed.constants(5, 60) != usual.constants(5, 60)).any()
 
 
 def changed_or_refused(model_of, name, **options):
@@ -136,7 +136,9 @@ OTHER_SAMPLERS = [name for name, sampler in SAMPLERS.items() if sampler.candidat
 @pytest.mark.parametrize("model_of", [words_of, labels_of])
 def test_each_setting_of_a_sampler_changes_the_model_or_is_refused(name, model_of):
     kind = SAMPLERS[name].candidates
-    objective = next(name for name, made in OBJECTIVES.items() if kind in made.candidates)
+    objective = next(
+        name for name, objective_class in OBJECTIVES.items() if kind in objective_class.candidates
+    )
     try:
         usual = model_of(objective, sampler=name)
     except EmbedxError:

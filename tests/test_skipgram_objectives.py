@@ -250,9 +250,9 @@ def test_initial_biases_of_negative_sampling_are_where_its_expected_gradient_is_
 @pytest.mark.parametrize("name", [name for name in OBJECTIVES if name not in OTHER_LINKS])
 def test_training_with_biases_by_frequency_starts_at_the_unigram_model(two_topics, name):
     fitted = fit(two_topics, name, bias="frequency", learning_rate=1e-6, epochs=1, heldout=0.2)
-    printed = fitted.model.facts["heldout"]
-    assert printed["log_likelihood"] == pytest.approx(printed["unigram"], abs=1e-3)
-    assert printed["unigram"] > -np.log(len(fitted.model)) + 0.01  # which is no uniform one
+    likelihoods = fitted.model.facts["heldout"]
+    assert likelihoods["log_likelihood"] == pytest.approx(likelihoods["unigram"], abs=1e-3)
+    assert likelihoods["unigram"] > -np.log(len(fitted.model)) + 0.01  # which is no uniform one
 
 
 # ---- held out
@@ -406,27 +406,29 @@ def test_held_out_text_is_not_counted(tmp_path, name):
 
 
 def test_the_same_text_is_held_out_whatever_the_seed_and_the_threads(two_topics):
-    printed = [
+    likelihoods = [
         fit(two_topics, "ns", epochs=1, heldout=0.2, **more).model.facts["heldout"]
         for more in ({"seed": 2}, {"threads": 2})
     ]
-    assert printed[0]["unigram"] == printed[1]["unigram"]
-    assert printed[0]["n_groups"] == printed[1]["n_groups"] == 8  # spans
+    assert likelihoods[0]["unigram"] == likelihoods[1]["unigram"]
+    assert likelihoods[0]["n_groups"] == likelihoods[1]["n_groups"] == 8  # spans
 
 
 def test_training_raises_the_likelihood_of_held_out_text(two_topics, tmp_path):
     fitted = fit(two_topics, "softmax", bias="frequency", heldout=0.3)
-    printed = fitted.model.facts["heldout"]
-    assert printed["log_likelihood"] > printed["unigram"] + 0.1
-    assert 1000 < printed["n_pairs"] <= 20_000
-    assert embedx.load(fitted.save(tmp_path / "model")).facts["heldout"] == pytest.approx(printed)
+    likelihoods = fitted.model.facts["heldout"]
+    assert likelihoods["log_likelihood"] > likelihoods["unigram"] + 0.1
+    assert 1000 < likelihoods["n_pairs"] <= 20_000
+    assert embedx.load(fitted.save(tmp_path / "model")).facts["heldout"] == pytest.approx(
+        likelihoods
+    )
 
 
 def test_the_held_out_likelihood_is_reported_as_often_as_set(two_topics):
-    printed = Notes()
+    notes = Notes()
     config = configure("ns", {"epochs": 6, "heldout": 0.2, "heldout_points": 3, "threads": 1})
-    facts = skipgram.train(two_topics, config, progress=printed).vectors.facts
-    lines = [line.split(":")[0] for line in printed.notes if "held-out log-likelihood" in line]
+    facts = skipgram.train(two_topics, config, progress=notes).vectors.facts
+    lines = [line.split(":")[0] for line in notes.notes if "held-out log-likelihood" in line]
     assert lines == ["epoch 2", "epoch 4"]  # that of the end is in `heldout`
     assert [entry["epoch"] for entry in facts["history"]] == [2, 4]
     assert all(entry["log_likelihood"] > facts["heldout"]["unigram"] for entry in facts["history"])

@@ -65,30 +65,33 @@ def strategy(data, name, weights, sampler=None, optimizer=None, **options):
     objective.prepare(counts)
     run = ClassifierRun(data, RunSettings(objective, settings))
     run.allocate()
-    made = run.trainer.strategy
-    made.initialise()
-    made.compile(Silent())
-    return made
+    by_rows = run.trainer.strategy
+    by_rows.initialise()
+    by_rows.compile(Silent())
+    return by_rows
 
 
 def chunk(order, start, stop, rate):
     return Chunk(order, 0, start, stop, np.float32(rate), 0.0, stream_key(1, 0))
 
 
-def dense_of(made):
+def dense_of(by_rows):
     """(rows, features + bias) of a strategy with sparse rows, and where it has numbers."""
-    feature, row = made.slots.indices, np.repeat(np.arange(made.n_rows), np.diff(made.slots.indptr))
-    dense, mask = (
-        np.zeros((made.n_rows, made.dim), dtype=np.float32),
-        np.zeros((made.n_rows, made.dim), dtype=bool),
+    feature, row = (
+        by_rows.slots.indices,
+        np.repeat(np.arange(by_rows.n_rows), np.diff(by_rows.slots.indptr)),
     )
-    dense[row, feature], mask[row, feature] = made.outputs.rows[0], True
+    dense, mask = (
+        np.zeros((by_rows.n_rows, by_rows.dim), dtype=np.float32),
+        np.zeros((by_rows.n_rows, by_rows.dim), dtype=bool),
+    )
+    dense[row, feature], mask[row, feature] = by_rows.outputs.rows[0], True
     return dense, mask
 
 
-def rows_of(made):
+def rows_of(by_rows):
     """(rows, features + bias), a view of the numbers of a strategy with dense rows."""
-    return made.outputs.rows[:, : made.dim]
+    return by_rows.outputs.rows[:, : by_rows.dim]
 
 
 @pytest.mark.parametrize("has_bias", [False, True])
@@ -118,7 +121,7 @@ def test_every_number_has_a_slot_and_no_other(n_rows, n_features, has_bias):
 # Labels and features of data whose rows have slots for all features, are read one after another, or
 # sought in.
 SIZES = {"whole": (20, 50), "read": (20, 400), "sought": (4, 2000)}
-EACH = [  # adversarial noise is drawn as any other
+DRAWN = [  # adversarial noise is drawn as any other
     (name, sampler)
     for name in SPARSE
     for sampler in objectives.OBJECTIVES[name].samplers()
@@ -128,7 +131,7 @@ EACH = [  # adversarial noise is drawn as any other
 
 @pytest.mark.parametrize(
     ("name", "sampler", "optimizer", "size"),
-    [(*case, list(MASKED)[i % 2], "whole") for i, case in enumerate(EACH)]
+    [(*case, list(MASKED)[i % 2], "whole") for i, case in enumerate(DRAWN)]
     + [
         (*case, "adagrad", size)
         for case in [("ns", "unigram"), ("hs", "path")]
@@ -182,22 +185,22 @@ def test_a_proximal_step_uses_the_score_gain_of_each_sparse_row():
     the bias.
     """
     data = topics(n=60, n_labels=20, n_features=50)
-    made = strategy(data, "implicit", "sparse")
-    made.train_examples(made.workers[0], chunk(np.arange(60), 0, 1, 0.1))
-    mask = mask_of(data, made.objective, made.sampler)
-    printed = made.workers[0]
+    by_rows = strategy(data, "implicit", "sparse")
+    by_rows.train_examples(by_rows.workers[0], chunk(np.arange(60), 0, 1, 0.1))
+    mask = mask_of(data, by_rows.objective, by_rows.sampler)
+    worker = by_rows.workers[0]
     x = data.features.toarray()[0]
     for line in range(len(data.labels[0])):
-        n = printed.n_candidates[line]
-        expected = [1 + np.sum(x[mask[row]] ** 2) for row in printed.rows[line, :n]]
-        np.testing.assert_allclose(printed.batch.score_gain[line, :n], expected, rtol=1e-5)
+        n = worker.n_candidates[line]
+        expected = [1 + np.sum(x[mask[row]] ** 2) for row in worker.rows[line, :n]]
+        np.testing.assert_allclose(worker.batch.score_gain[line, :n], expected, rtol=1e-5)
     assert n > 1
 
 
 @pytest.mark.parametrize(("name", "sampler"), [("ns", "unigram"), ("hs", "path")])
 def test_the_rate_of_a_sparse_row_depends_on_its_own_slots_alone(name, sampler):
     """The first step of row-wise Adagrad has the length of the learning rate."""
-    made = strategy(
+    by_rows = strategy(
         topics(n=60, n_labels=20, n_features=50),
         name,
         "sparse",
@@ -206,8 +209,8 @@ def test_the_rate_of_a_sparse_row_depends_on_its_own_slots_alone(name, sampler):
         initial_gradient=0.0,
         bias="zero",
     )
-    made.train_examples(made.workers[0], chunk(np.arange(60), 0, made.batch, 0.25))
-    lengths = np.linalg.norm(dense_of(made)[0], axis=1)
+    by_rows.train_examples(by_rows.workers[0], chunk(np.arange(60), 0, by_rows.batch, 0.25))
+    lengths = np.linalg.norm(dense_of(by_rows)[0], axis=1)
     assert (lengths > 0).sum() > 3
     np.testing.assert_allclose(lengths[lengths > 0], 0.25, rtol=1e-4)
 

@@ -54,15 +54,15 @@ TEXT, MORE = a_text(), a_text(seed=1, called={"cat": "kitty", "truck": "lorry"})
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """Finds the folder of a model that was trained on TEXT, by objective."""
-    made = {}
+    folders = {}
     where = tmp_path_factory.mktemp("models")
 
     def find(objective="ns"):
-        if objective not in made:
-            made[objective] = (
+        if objective not in folders:
+            folders[objective] = (
                 embedx.SkipGram(objective=objective, **FEW).fit(TEXT).save(where / objective)
             )
-        return made[objective]
+        return folders[objective]
 
     return find
 
@@ -103,11 +103,10 @@ def test_a_note_reports_what_continued_training_keeps(folder):
     skipgram.train(
         MORE, configure("hs", FEW | {"start": str(folder()), "freeze": True}), progress=progress
     )
-    (printed,) = [note for note in progress.notes if note.startswith("continuing")]
+    (note,) = [note for note in progress.notes if note.startswith("continuing")]
     n, m = (sum(map(len, text)) for text in (TEXT, MORE))
     assert (
-        printed
-        == f"continuing from {folder()}: 16 words kept and frozen, 14 of them in this text; 2"
+        note == f"continuing from {folder()}: 16 words kept and frozen, 14 of them in this text; 2"
         f" added; {n:,} + {m:,} words of text; kept: word vectors; reset: output vectors,"
         " biases, the optimiser's state"
     )
@@ -268,10 +267,10 @@ def test_new_words_come_to_lie_near_their_synonyms(folder, freeze):
 
 @pytest.mark.parametrize("freeze", [False, True])
 def test_a_run_that_goes_on_is_resumed_to_the_same_bytes(folder, freeze, stop_after):
-    def run(snapshot=None, **how):
+    def run(snapshot=None, **options):
         return skipgram.train(
             MORE,
-            configure("ns", FEW | {"start": str(folder()), "freeze": freeze} | how),
+            configure("ns", FEW | {"start": str(folder()), "freeze": freeze} | options),
             snapshot=snapshot,
         )
 
@@ -332,8 +331,8 @@ def test_the_line_about_the_vectors_of_a_file_says_what_begins_anew(folder, tmp_
 
 
 def test_held_out_counts_of_both_texts_are_left_out_of_frequencies(folder, tmp_path):
-    how = {**FEW, "heldout": 0.4}
-    old = embedx.SkipGram(**how).fit(TEXT).save(tmp_path / "old")
+    options = {**FEW, "heldout": 0.4}
+    old = embedx.SkipGram(**options).fit(TEXT).save(tmp_path / "old")
     new = going_on(old, TEXT, heldout=0.4).model
     before = embedx.load(old)
     np.testing.assert_array_equal(
@@ -352,11 +351,11 @@ def test_held_out_counts_of_both_texts_are_left_out_of_frequencies(folder, tmp_p
 
 def test_collocations_of_the_model_are_joined_in_the_new_text(tmp_path):
     text = [["in", "new", "york", *random.Random(k).choices("abcdefgh", k=6)] for k in range(60)]
-    made = embedx.SkipGram(
+    estimator = embedx.SkipGram(
         phrases=1, phrase_threshold=0.5, phrase_min_count=20, connector_words="of", **FEW
     ).fit(text)
-    old = made.save(tmp_path / "old")
-    assert "in_new" in made.model
+    old = estimator.save(tmp_path / "old")
+    assert "in_new" in estimator.model
     new = going_on(old, [["in", "new", "jersey", "in"]] * 30).model
     assert {"in_new", "jersey"} <= set(new.words)
     assert "new" not in new

@@ -175,9 +175,9 @@ IN_TURN = [
 ]
 
 
-@pytest.mark.parametrize(("name", "sampler", "how"), IN_TURN)
-def test_blocks_of_means_train_as_the_reference(name, sampler, how):
-    optimizer, block_size = how
+@pytest.mark.parametrize(("name", "sampler", "optimizer_and_block_size"), IN_TURN)
+def test_blocks_of_means_train_as_the_reference(name, sampler, optimizer_and_block_size):
+    optimizer, block_size = optimizer_and_block_size
     setup = Setup(
         make(name),
         n_ngrams=9,
@@ -274,11 +274,11 @@ def test_the_memory_of_ngrams_is_reported(two_topics, capsys):
         "1",
         "--json",
     ]
-    printed = []
+    plans = []
     for words in (typed, [argument for argument in typed if argument not in ("--subwords", "3-4")]):
         invoke(*words)
-        printed.append(json.loads(capsys.readouterr().out)["training"])
-    with_them, without = printed
+        plans.append(json.loads(capsys.readouterr().out)["training"])
+    with_them, without = plans
     n = len(
         {
             gram
@@ -355,8 +355,8 @@ def test_a_word_without_any_ngram_is_unknown(trained):
 
 
 def test_the_likelihood_of_held_out_text_is_that_of_the_means(trained):
-    printed, model = trained[0].facts["heldout"], embedx.load(trained[1])
-    assert printed["log_likelihood"] > printed["unigram"]
+    likelihoods, model = trained[0].facts["heldout"], embedx.load(trained[1])
+    assert likelihoods["log_likelihood"] > likelihoods["unigram"]
     pairs, calibration = heldout.pairs_of([["cat", "dog", "truck", "road"] * 30], model)
     by_means = heldout.evaluate(model, pairs, calibration).log_likelihood
     model.arrays["input"] = model.arrays["word_part"]

@@ -192,7 +192,7 @@ def test_a_joined_corpus_is_kept_under_a_key_of_its_own(write, tmp_path):
 
 def test_a_model_keeps_what_was_joined_and_other_text_is_joined_alike(write, tmp_path):
     text = write("\n".join(map(" ".join, SENTENCES)))
-    how = {
+    settings_of_run = {
         "dim": 4,
         "epochs": 1,
         "threads": 1,
@@ -201,7 +201,7 @@ def test_a_model_keeps_what_was_joined_and_other_text_is_joined_alike(write, tmp
         "cache_dir": tmp_path / "cache",
     }
     fitted = embedx.SkipGram(
-        phrases=2, phrase_threshold=0.3, connector_words=CONNECTORS, heldout=0.3, **how
+        phrases=2, phrase_threshold=0.3, connector_words=CONNECTORS, heldout=0.3, **settings_of_run
     ).fit(text)
     folder = fitted.save(tmp_path / "model")
     loaded = embedx.load(folder)

@@ -250,8 +250,8 @@ def test_bad_records_are_an_error_or_skipped_and_counted(sentences, tmp_path, na
             find_sources([str(tmp_path / name)]), text, progress, tmp_path / "cache", threads=2
         ) as corpus:
             assert corpus.report["sources"][0]["bad_records"] == n_bad
-        (said,) = [note for note in progress.notes if "skipped" in note]
-        assert said.startswith(
+        (note,) = [note for note in progress.notes if "skipped" in note]
+        assert note.startswith(
             f"{tmp_path / name}: {n_bad} records skipped; the first: {tmp_path / name}:{line}:"
             f" {why}"
         )

@@ -179,10 +179,10 @@ def test_compiling_the_tokenizer_is_said_where_it_is_not_kept(monkeypatch, is_ke
     """It is kept by the signature that it is then called with."""
     words = Tokenizer(TextSettings())
     words.tokenize(b"two words", 0, True)
-    asked = []
+    kernels = []
 
     def is_cached(needed):
-        asked.extend(needed)
+        kernels.extend(needed)
         return is_kept
 
     monkeypatch.setattr(reading, "is_cached", is_cached)
@@ -190,5 +190,5 @@ def test_compiling_the_tokenizer_is_said_where_it_is_not_kept(monkeypatch, is_ke
     reading.note_compiling(words, notes)
     assert len(notes.notes) == n_notes
     assert all(note.startswith("compiling kernels") for note in notes.notes)
-    ((function, signature),) = asked
+    ((function, signature),) = kernels
     assert signature in function.overloads

@@ -130,7 +130,7 @@ def test_an_implicit_step_is_smaller_than_that_of_sgd_by_the_convexity_of_its_lo
 def proximal_step_of_both_factors(inputs, rows, y, rate):
     """The end of the step on a softmax of all rows, by a dense solver."""
     n_numbers = inputs.size
-    each = np.arange(len(y))
+    examples = np.arange(len(y))
 
     def moved(step):
         return (
@@ -142,9 +142,9 @@ def proximal_step_of_both_factors(inputs, rows, y, rate):
         h, w = moved(step)
         log_p = log_softmax(h @ w.T, axis=1)
         slopes = np.exp(log_p)
-        slopes[each, y] -= 1
+        slopes[examples, y] -= 1
         gradient = np.concatenate([(slopes @ w).ravel(), (slopes.T @ h).ravel()])
-        return step @ step / (2 * rate) - log_p[each, y].sum(), gradient + step / rate
+        return step @ step / (2 * rate) - log_p[examples, y].sum(), gradient + step / rate
 
     start = 1e-3 * np.random.default_rng(1).normal(size=n_numbers + rows.size)
     options = {"maxiter": 5000, "gtol": 1e-9, "ftol": 1e-15}

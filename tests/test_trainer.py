@@ -17,11 +17,11 @@ from embedx.training.checkpoint import Checkpoints
 from embedx.training.schedule import SCHEDULES, Schedule
 from embedx.training.state import TrainState
 from embedx.training.strategy import Strategy, Tally
-from tests.support.checkpoints import asked
+from tests.support.checkpoints import a_command
 from tests.support.clock import Clock
 
 
-class Made(Strategy):
+class TrainedBy(Strategy):
     """A strategy whose chunks are trained by a function (worker, epoch, chunk, rate) -> Tally."""
 
     def __init__(self, kernel, workers, n_chunks):
@@ -45,7 +45,9 @@ class Made(Strategy):
 
 def run(kernel, workers, schedule, progress, after_epoch=None):
     """What becomes of training by a kernel."""
-    return trainer.run(Made(kernel, workers, schedule.n_chunks), schedule, progress, after_epoch)
+    return trainer.run(
+        TrainedBy(kernel, workers, schedule.n_chunks), schedule, progress, after_epoch
+    )
 
 
 class Recorder:
@@ -145,8 +147,8 @@ def test_an_interrupt_that_comes_after_the_last_step_is_reported_and_leaves_a_st
 
     kernel = Recorder()
     schedule = Schedule(0.1, 10, 1000, 2)
-    checkpoints = Interrupted(tmp_path / "model", asked(every=3600), False, Silent())
-    strategy = Made(kernel, [0], schedule.n_chunks)
+    checkpoints = Interrupted(tmp_path / "model", a_command(every=3600), False, Silent())
+    strategy = TrainedBy(kernel, [0], schedule.n_chunks)
     outcome = trainer.run(strategy, schedule, Silent(), checkpoints=checkpoints)
     assert isinstance(outcome.interrupted_by, KeyboardInterrupt)
     assert len(kernel.calls) == 20
@@ -316,7 +318,7 @@ def test_the_time_of_pauses_is_not_counted(monkeypatch):
     """By a clock that goes on while there is training, and in pauses."""
     now = [0.0]
     calls = []
-    printed = []
+    seconds_of_epochs = []
     monkeypatch.setattr(trainer, "time", SimpleNamespace(monotonic=lambda: now[0]))
 
     def kernel(worker, epoch, chunk, rate):
@@ -326,12 +328,12 @@ def test_the_time_of_pauses_is_not_counted(monkeypatch):
 
     def after_epoch(epoch, tally, seconds):
         now[0] += 8
-        printed.append(seconds)
+        seconds_of_epochs.append(seconds)
         return False
 
     outcome = run(kernel, [0], Schedule(0.1, 2, 200, 3), Silent(), after_epoch)
     assert outcome.seconds == 6 / 64
-    assert printed == [2 / 64, 4 / 64, 6 / 64]
+    assert seconds_of_epochs == [2 / 64, 4 / 64, 6 / 64]
     calls.clear()
     outcome = run(kernel, [0], Schedule(0.1, 2, 200, 1, time_budget=9 / 64), Silent(), after_epoch)
     assert calls == [(epoch, chunk) for epoch in range(5) for chunk in range(2)][:9]
@@ -362,18 +364,18 @@ EPOCHS, CHUNKS = 3, 4
         (1, 2, 3),
         (CHUNKS - 1, 1, 3),
         (CHUNKS - 1, 2, 1),
-        ("printed", 0, 3),
-        ("printed", 1, 1),
-        ("printed", 2, 3),
+        ("reported", 0, 3),
+        ("reported", 1, 1),
+        ("reported", 2, 3),
     ],
 )
 def test_an_epoch_whose_end_was_not_reported_before_an_interrupt_is_reported_after_going_on(
     at, epoch, threads
 ):
     """Whether it came within the epoch, after its last chunk was begun, or while the epoch was
-    being told.
+    being reported.
     """
-    printed, pressed = [], []
+    epochs_ended, pressed = [], []
 
     def kernel(worker, number, chunk, rate):
         if (number, chunk) == (epoch, at) and not pressed:
@@ -383,21 +385,21 @@ def test_an_epoch_whose_end_was_not_reported_before_an_interrupt_is_reported_aft
         return Tally(1.0 + number, 1, 10)
 
     def after_epoch(number, tally, seconds):
-        if (number, at) == (epoch, "printed") and not pressed:
+        if (number, at) == (epoch, "reported") and not pressed:
             pressed.append(True)
             raise KeyboardInterrupt
-        printed.append((number, tally))
+        epochs_ended.append((number, tally))
         return False
 
     schedule = Schedule(0.1, CHUNKS, 10 * CHUNKS, EPOCHS)
-    strategy = Made(kernel, range(threads), CHUNKS)
+    strategy = TrainedBy(kernel, range(threads), CHUNKS)
     part = trainer.run(strategy, schedule, Listener(), after_epoch)
     assert isinstance(part.interrupted_by, KeyboardInterrupt)
-    assert [number for number, _ in printed] == list(range(epoch))
-    assert at != "printed" or part.epochs == epoch + 1
-    strategy = Made(kernel, range(threads), CHUNKS)
+    assert [number for number, _ in epochs_ended] == list(range(epoch))
+    assert at != "reported" or part.epochs == epoch + 1
+    strategy = TrainedBy(kernel, range(threads), CHUNKS)
     whole = trainer.run(strategy, schedule, Silent(), after_epoch, part.state.snapshot())
-    assert printed == [
+    assert epochs_ended == [
         (number, Tally(CHUNKS * (1.0 + number), CHUNKS, 10 * CHUNKS)) for number in range(EPOCHS)
     ]
     assert whole.epochs == EPOCHS

@@ -58,14 +58,14 @@ def test_the_output_is_a_data_frame_where_that_is_asked_for(documents, monkeypat
     texts, _ = documents
     fitted = embedx.SkipGram(**SMALL).fit(texts)
     array = fitted.transform(texts[:3])
-    frames = types.SimpleNamespace(DataFrame=lambda rows, **how: (rows, how))
+    frames = types.SimpleNamespace(DataFrame=lambda rows, **columns: (rows, columns))
     monkeypatch.setitem(sys.modules, "pandas", frames)
     monkeypatch.setitem(sys.modules, "polars", frames)
     names = [f"skipgram{k}" for k in range(8)]
     assert make_pipeline(fitted).set_output(transform="pandas").steps[0][1] is fitted
-    rows, how = fitted.transform(texts[:3])
+    rows, columns = fitted.transform(texts[:3])
     np.testing.assert_array_equal(rows, array)
-    assert (how["columns"].tolist(), how["index"]) == (names, None)
+    assert (columns["columns"].tolist(), columns["index"]) == (names, None)
     assert clone(fitted)._sklearn_output_config == {"transform": "pandas"}
     assert fitted.set_output(transform="polars").transform(texts[:3])[1] == {"schema": names}
     assert fitted.set_output().transform(texts[:3])[1] == {"schema": names}
@@ -99,17 +99,22 @@ def test_parameters_are_read_set_and_cloned(tmp_path):
     from sklearn.exceptions import NotFittedError
     from sklearn.utils.validation import check_is_fitted
 
-    made = embedx.SkipGram("ar", dim=7, cache_dir=tmp_path, window=3)
-    assert made.get_params() == {"objective": "ar", "cache_dir": tmp_path, "dim": 7, "window": 3}
-    copy = clone(made)
-    assert copy.get_params() == made.get_params()
+    estimator = embedx.SkipGram("ar", dim=7, cache_dir=tmp_path, window=3)
+    assert estimator.get_params() == {
+        "objective": "ar",
+        "cache_dir": tmp_path,
+        "dim": 7,
+        "window": 3,
+    }
+    copy = clone(estimator)
+    assert copy.get_params() == estimator.get_params()
     assert copy.set_params(objective="ns", dim=9) is copy
     assert (copy.config.objective.name, copy.config.settings.dim, copy.config.settings.window) == (
         "ns",
         9,
         3,
     )
-    assert (made.config.objective.name, made.config.settings.dim) == ("ar", 7)
+    assert (estimator.config.objective.name, estimator.config.settings.dim) == ("ar", 7)
     with pytest.raises(TypeError, match="dimension"):
         copy.set_params(dimension=3)
     with refused("dim", value=0):
@@ -125,7 +130,7 @@ def test_parameters_are_read_set_and_cloned(tmp_path):
 
 
 def test_gensims_names_are_taken():
-    made = embedx.SkipGram(
+    estimator = embedx.SkipGram(
         vector_size=7,
         sg=0,
         negative=3,
@@ -135,7 +140,7 @@ def test_gensims_names_are_taken():
         max_final_vocab=9,
         cbow_mean=1,
     )
-    settings = made.config.settings
+    settings = estimator.config.settings
     assert (settings.dim, settings.architecture, settings.threads, settings.epochs) == (
         7,
         "cbow",
@@ -143,9 +148,12 @@ def test_gensims_names_are_taken():
         2,
     )
     assert (settings.learning_rate, settings.optimizer) == (0.05, "sgd")
-    assert (made.config.objective.settings.negatives, made.config.vocabulary.max_vocab) == (3, 9)
+    assert (
+        estimator.config.objective.settings.negatives,
+        estimator.config.vocabulary.max_vocab,
+    ) == (3, 9)
     assert embedx.SkipGram(hs=1, negative=0).config.objective.name == "hs"
-    assert made.set_params(vector_size=5).get_params()["dim"] == 5
+    assert estimator.set_params(vector_size=5).get_params()["dim"] == 5
     for arguments, quoted in (
         ({"dim": 3, "vector_size": 4}, "vector_size=4 .*dim=3"),
         ({"objective": "ar", "hs": 1}, "hs=1 .*objective='ar'"),
@@ -192,17 +200,17 @@ def test_commands_are_functions(documents, tmp_path):
 
 
 def test_callbacks_are_called_after_every_epoch(documents):
-    heard, seen = [], []
+    ends, seen = [], []
 
     def look(end):
-        heard.append(end)
+        ends.append(end)
         seen.append(end.model["cat"].copy())
 
     fitted = embedx.SkipGram(**SMALL).fit(documents[0], callbacks=[look])
-    assert [end.epoch for end in heard] == [1, 2, 3]
-    assert heard[0].loss > heard[-1].loss > 0
-    assert [end.words for end in heard] == [sum(map(len, documents[0]))] * 3
-    assert 0 < heard[0].seconds < heard[1].seconds < heard[2].seconds
+    assert [end.epoch for end in ends] == [1, 2, 3]
+    assert ends[0].loss > ends[-1].loss > 0
+    assert [end.words for end in ends] == [sum(map(len, documents[0]))] * 3
+    assert 0 < ends[0].seconds < ends[1].seconds < ends[2].seconds
     assert not np.array_equal(seen[0], seen[1])  # the model so far
     np.testing.assert_array_equal(seen[2], fitted.model["cat"])
     without = embedx.SkipGram(**SMALL).fit(documents[0])
@@ -210,10 +218,10 @@ def test_callbacks_are_called_after_every_epoch(documents):
 
 
 def test_a_callback_ends_the_training_and_an_error_in_one_is_raised(documents):
-    heard = []
-    callbacks = [lambda end: end.epoch == 2, lambda end: heard.append(end.epoch)]
+    epochs_ended = []
+    callbacks = [lambda end: end.epoch == 2, lambda end: epochs_ended.append(end.epoch)]
     fitted = embedx.SkipGram(**SMALL).fit(documents[0], callbacks=callbacks)
-    assert heard == [1, 2]  # the others still hear of it
+    assert epochs_ended == [1, 2]  # the others still hear of it
     assert fitted.outcome.epochs == 2
     fitted = embedx.SkipGram(**SMALL).fit(documents[0], callbacks=[lambda end: "not True"])
     assert fitted.outcome.epochs == 3
@@ -226,10 +234,10 @@ def test_a_callback_ends_the_training_and_an_error_in_one_is_raised(documents):
 
 
 def test_callbacks_go_with_held_out_text(documents):
-    heard = []
+    epochs_ended = []
     options = {**SMALL, "heldout": 0.2, "heldout_points": 3}
     fitted = embedx.SkipGram(**options).fit(
-        documents[0], callbacks=[lambda end: heard.append(end.epoch)]
+        documents[0], callbacks=[lambda end: epochs_ended.append(end.epoch)]
     )
-    assert heard == [1, 2, 3]
+    assert epochs_ended == [1, 2, 3]
     assert [entry["epoch"] for entry in fitted.model.facts["history"]] == [1, 2]

@@ -48,7 +48,7 @@ def test_types_of_parameters_are_those_of_the_settings():
 def test_a_type_checker_refuses_a_misspelt_parameter(monkeypatch):
     """And a value of another type; the first two calls are right."""
     monkeypatch.setenv("MYPYPATH", str(Path(embedx.__file__).parent.parent))
-    how = [
+    arguments = [
         "--strict",
         "--config-file=",
         "--ignore-missing-imports",
@@ -58,7 +58,9 @@ def test_a_type_checker_refuses_a_misspelt_parameter(monkeypatch):
         "-c",
         MISSPELT,
     ]
-    lines = [line for line in mypy.api.run(how)[0].splitlines() if line.startswith("<string>:")]
+    lines = [
+        line for line in mypy.api.run(arguments)[0].splitlines() if line.startswith("<string>:")
+    ]
     assert [int(line.split(":")[1]) for line in lines if ": error:" in line] == [5, 6, 7, 8, 9, 10]
     assert 'Unexpected keyword argument "dmi" for "SkipGram"' in lines[0]
 

@@ -43,13 +43,15 @@ def test_precisions_are_the_curvature_of_the_loss_of_all_pairs_of_a_word():
     prior = np.mean(h**2)
     variances = Uncertainty(vectors).variances(np.array([3, 20]))
     step = 1e-3
-    for row, found in zip((3, 20), variances, strict=True):
+    for row, variances_of_row in zip((3, 20), variances, strict=True):
         for d in range(DIM):
             at = [h[row] + change * np.eye(DIM)[d] for change in (-step, 0, step)]
             low, middle, high = (logsumexp(w @ x + vectors.arrays["bias"]) for x in at)
             curvature = (low - 2 * middle + high) / step**2
             n_pairs = 5 * vectors.counts[row]
-            assert 1 / found[d] == pytest.approx(1 / prior + n_pairs * curvature, rel=1e-3)
+            assert 1 / variances_of_row[d] == pytest.approx(
+                1 / prior + n_pairs * curvature, rel=1e-3
+            )
 
 
 def test_standard_errors_are_the_deviations_of_drawn_cosines():

@@ -75,10 +75,10 @@ def test_numbers_are_those_of_gensim(ours, theirs):
 @pytest.mark.parametrize("cosines", [1, 700, 1 << 22])
 def test_many_queries_are_answered_as_one_by_one(ours, theirs, monkeypatch, cosines):
     monkeypatch.setattr(model, "MAX_COSINES", cosines)  # one or two queries at a time, or all
-    asked = ["w3", ours["w4"], "w299", np.ones(20), "w3"]
-    answers = ours.most_similar_batch(asked, top_k=6)
-    assert len(answers) == len(asked)
-    for query, answer in zip(asked, answers, strict=True):
+    queries = ["w3", ours["w4"], "w299", np.ones(20), "w3"]
+    answers = ours.most_similar_batch(queries, top_k=6)
+    assert len(answers) == len(queries)
+    for query, answer in zip(queries, answers, strict=True):
         assert_same(answer, ours.most_similar(query, top_k=6))
     assert_same(answers[0], theirs.most_similar("w3", topn=6))
     for row, answer in enumerate(ours.most_similar_batch(ours.vectors[:9], top_k=1)):
@@ -126,11 +126,12 @@ def test_unknown_words_row_numbers_and_weights_are_taken_as_by_gensim(ours, thei
         assert_same(
             ours.most_similar(positive, negative, 5), theirs.most_similar(positive, negative, 5)
         )
-    how = {"topn": 4, "restrict_vocab": 20}
-    assert_same(ours.most_similar("w1", **how), theirs.most_similar("w1", **how))
-    assert_same(ours.similar_by_word("w90", **how), theirs.similar_by_word("w90", **how))
+    options = {"topn": 4, "restrict_vocab": 20}
+    assert_same(ours.most_similar("w1", **options), theirs.most_similar("w1", **options))
+    assert_same(ours.similar_by_word("w90", **options), theirs.similar_by_word("w90", **options))
     assert_same(
-        ours.similar_by_vector(ours["w3"], **how), theirs.similar_by_vector(ours["w3"], **how)
+        ours.similar_by_vector(ours["w3"], **options),
+        theirs.similar_by_vector(ours["w3"], **options),
     )
 
 

@@ -19,7 +19,7 @@ class Pair(NamedTuple):
     place: int
 
 
-def asked(every=0.0, resumes=False, **arguments):
+def a_command(every=0.0, resumes=False, **arguments):
     arguments = {"corpora": ["a.txt"], "typed": {}, **arguments}
     free = TrainRequest(corpora=[], typed=arguments["typed"]).free_names()
     return Command("train", arguments, every, resumes, free)
@@ -58,7 +58,7 @@ def state_of(kept):
 
 def left_behind(output, identity=None, **arguments):
     """A checkpoint of a run that ended."""
-    writing = Checkpoints(output, asked(**arguments), False, Silent())
+    writing = Checkpoints(output, a_command(**arguments), False, Silent())
     writing.begin(lambda: identity or {})
     state, _ = a_state()
     writing.take(state, wait=True)

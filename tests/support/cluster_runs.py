@@ -19,7 +19,7 @@ class Nodes:
 
     settings: ClusterSettings
     size: Size
-    made: list = dataclasses.field(default_factory=list)
+    groups: list = dataclasses.field(default_factory=list)
     training: Distributed | None = None
 
 

@@ -6,13 +6,13 @@ from embedx.samplers import SAMPLERS
 
 def contract_class(objective):
     """What of an objective's contract decides how it is trained."""
-    made = objective(objective.Settings())
+    instance = objective(objective.Settings())
     return (
-        made.positives,
-        made.step,
-        SAMPLERS[made.samplers()[0]].candidates,
-        made.traits.separable,
-        made.state_width > 0,
+        instance.positives,
+        instance.step,
+        SAMPLERS[instance.samplers()[0]].candidates,
+        instance.traits.separable,
+        instance.state_width > 0,
     )
 
 

@@ -52,14 +52,14 @@ def run(*arguments, cwd, env, code=COMMAND, check=True, input="", imported="embe
     """
     words = [str(argument) for argument in arguments]
     if not CAN_FORK:
-        how = {
+        options = {
             "input": input,
             "capture_output": True,
             "text": True,
             "timeout": PATIENCE,
             "check": False,
         }
-        done = subprocess.run([sys.executable, "-c", code, *words], cwd=cwd, env=env, **how)
+        done = subprocess.run([sys.executable, "-c", code, *words], cwd=cwd, env=env, **options)
     else:
         with tempfile.TemporaryDirectory() as folder:
             streams = [str(Path(folder, name)) for name in ("in", "out", "err")]
@@ -85,9 +85,9 @@ def environment(home):
     }
 
 
-def embedx_run(home, *arguments, **how):
+def embedx_run(home, *arguments, **options):
     """Run a command in `home`; its completed process."""
-    return run(*arguments, cwd=home, env=environment(home), **how)
+    return run(*arguments, cwd=home, env=environment(home), **options)
 
 
 @contextlib.contextmanager

@@ -37,9 +37,9 @@ def trained(data, objective=None, options=None, progress=None, **settings):
     name, objective_options = (
         default_objective(data, settings) if objective is None else (objective, options or {})
     )
-    made = new_objective(objectives.find(name), objective_options)
+    instance = new_objective(objectives.find(name), objective_options)
     return train(
-        data, made, ClassifySettings(**({"threads": 1} | settings)), progress=progress
+        data, instance, ClassifySettings(**({"threads": 1} | settings)), progress=progress
     ).classifier
 
 

@@ -26,7 +26,7 @@ def sentences():
     return [[f"w{k}" for k in rng.choice(40, 50, p=common / common.sum())] for _ in range(60)]
 
 
-def own(objective, options):
+def objective_settings(objective, options):
     """The options that are settings of the objective's own."""
     return {
         name: value for name, value in options.items() if name in settings_of(objective.Settings)
@@ -34,7 +34,7 @@ def own(objective, options):
 
 
 def word_run(name, snapshot=None, **options):
-    few = FEW | {"epochs": 6} | own(OBJECTIVES[name], {"warm_up": 2.0}) | options
+    few = FEW | {"epochs": 6} | objective_settings(OBJECTIVES[name], {"warm_up": 2.0}) | options
     trained = skipgram.train(sentences(), configure(name, few), snapshot=snapshot)
     return trained.vectors.arrays, trained.outcome
 
@@ -53,7 +53,7 @@ class FromSnapshot(Checkpoints):
     def is_due(self):
         return False
 
-    def take(self, *state, **how):
+    def take(self, *state, **options):
         pass
 
     finish = check_disk = take
@@ -71,7 +71,7 @@ def label_run(name, snapshot=None, **options):
     }
     few = {name: value for name, value in few.items() if value is not None}
     objective = objective_class(
-        objective_class.Settings.from_options(own(objective_class, {"warm_up": 1.0}))
+        objective_class.Settings.from_options(objective_settings(objective_class, {"warm_up": 1.0}))
     )
     checkpoints = None if snapshot is None else FromSnapshot(snapshot)
     trained = train(data, objective, ClassifySettings.from_options(few), checkpoints=checkpoints)
