@@ -26,7 +26,7 @@ from embedx.engine.shared import (
     new_feature_workspace,
     step_output,
 )
-from embedx.kernels.batch import new_batch
+from embedx.kernels.batch import Batch, new_batch
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.maths import ONE
 from embedx.kernels.simd import SIMD_WIDTH, aligned_zeros, load, multiply_add, splat, store, zeros
@@ -37,8 +37,9 @@ from embedx.optimizers.descend import descend_columns, new_column_gradient, touc
 TILE = 4 * SIMD_WIDTH
 # Scores that one call turns into coefficients: a megabyte, which stays in the cache.
 CHUNK_FLOATS = 1 << 18
-# Rows are gathered where at most one in FEW has coefficients: at most half the time of all rows.
-FEW = 8
+# Rows with coefficients are gathered where all rows are at least so many times as many: that takes
+# at most half the time of all rows.
+MIN_ROWS_PER_ACTIVE_ROW = 8
 
 
 class FullSteps(abc.ABC):
@@ -98,8 +99,8 @@ class FullSteps(abc.ABC):
         loss = self.coefficients_of_scores(chosen, labels, z, state_lr, rng)
         z *= float32(plan.sum_over / len(chosen))
         self.apply(chosen, z, float32(step_size(optimizer, lr)))
-        n_of_row = labels.n_of_row
-        n_terms = n_of_row.sum() if plan.positives == SINGLE else np.count_nonzero(n_of_row)
+        # Examples without labels have a line, but no term of the loss.
+        n_terms = np.minimum(self._n_lines(labels), labels.n_of_row).sum()
         return loss, int(n_terms)
 
     def select(self, chosen: ndarray, rng: np.random.Generator) -> Labels:
@@ -119,10 +120,7 @@ class FullSteps(abc.ABC):
         summed loss.
         """
         plan = self.shared.plan
-        n_lines = np.ones_like(labels.n_of_row)
-        if plan.positives == SINGLE:
-            n_lines = labels.n_of_row
-        first_line = offsets_of(n_lines)
+        first_line = offsets_of(self._n_lines(labels))
         uniforms = np.clip(
             rng.random((first_line[-1], plan.uniforms_width), dtype=float32),
             2.0**-24,
@@ -145,6 +143,12 @@ class FullSteps(abc.ABC):
 
         return sum(self.in_parts(len(chosen), work))
 
+    def _n_lines(self, labels: Labels) -> ndarray:
+        """How many lines of a `Batch` each example has: one for each of its labels, or one."""
+        if self.shared.plan.positives == SINGLE:
+            return labels.n_of_row
+        return np.ones_like(labels.n_of_row)
+
     def in_parts(self, n: int, work: Callable[[int, int, int], Any]) -> list[Any]:
         """The results of work(part, first, last) on equal parts of range(n), in threads."""
         bounds = [n * part // self.parts for part in range(self.parts + 1)]
@@ -162,21 +166,27 @@ class FullSteps(abc.ABC):
             n_labels, labels.ids, plan.positives, keeps_accidental_hits=plan.keeps_accidental_hits
         )
         example = entries.example
-        n_lines = len(example)
         copies_scores = plan.positives == SINGLE and not (n_labels == 1).all()
         line_scores = z[example] if copies_scores else z
-        batch = new_batch(n_lines, z.shape[1])._replace(z=line_scores, uniforms=uniforms)
+        batch = new_batch(len(example), z.shape[1])._replace(z=line_scores, uniforms=uniforms)
         entries.write(batch.label[:, : plan.n_rows], batch.sample_count[:, : plan.n_rows])
         batch.key[:] = chosen[example]
         if shared.state.shape[1]:
-            n_lines_before = np.arange(n_lines) - np.searchsorted(example, example)
-            batch.n_updates[:] = shared.n_updates[batch.key] + n_lines_before
-            np.add.at(shared.n_updates, batch.key, 1)
-        loss = self.coefficients(batch, shared.state, shared.constants, n_lines, plan.n_rows, lr)
+            self._count_updates(batch, example)
+        loss = self.coefficients(
+            batch, shared.state, shared.constants, len(example), plan.n_rows, lr
+        )
         if copies_scores:
             z[:] = 0
             np.add.at(z, example, batch.z)
         return loss
+
+    def _count_updates(self, batch: Batch, example: ndarray) -> None:
+        """Write how often the state of each line was updated before, by its example."""
+        n_updates = self.shared.n_updates
+        n_lines_before = np.arange(len(example)) - np.searchsorted(example, example)
+        batch.n_updates[:] = n_updates[batch.key] + n_lines_before
+        np.add.at(n_updates, batch.key, 1)
 
 
 class DenseSteps(FullSteps):
@@ -202,7 +212,7 @@ class DenseSteps(FullSteps):
         w = self.shared.outputs.rows
         if self.sparse_gradient:
             active_rows = np.flatnonzero((z.max(axis=0) != 0) | (z.min(axis=0) != 0))
-            if FEW * len(active_rows) <= len(rows):
+            if MIN_ROWS_PER_ACTIVE_ROW * len(active_rows) <= len(rows):
                 rows = active_rows
                 w = w[rows]
                 z = z[:, rows]

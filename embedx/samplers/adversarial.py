@@ -42,16 +42,16 @@ from embedx.settings import Settings, param
 TREE_L2 = 1.0
 # Default if predictions are not corrected for the noise (eval/results/defaults.md#what-was-found).
 UNIFORM_SHARE = 0.3
-# Places of the constants, behind the biases of the tree.
-SHARE = 0
-LOG_TREE_SHARE = 1
-LOG_UNIFORM = 2
-N_CONSTANTS = 3
+# Places of the constants, counted from the end of `SamplerData.values`, which begins with the
+# biases of the tree's inner nodes. `rows` has the label of each leaf, then the leaf of each label.
+SHARE = -3
+LOG_TREE_SHARE = -2
+LOG_UNIFORM = -1
 # Counters of random numbers that no level of a tree uses.
 IS_UNIFORM = uint64(2**32)
 UNIFORM = uint64(2**32 + 1)
 # Expected number of draws up to which it equals the probability of at least one draw.
-FEW = float32(1e-4)
+MAX_COUNT_AS_PROBABILITY = float32(1e-4)
 ARRAYS = ("projection", "offset", "weights", "biases", "leaves")
 
 REMEDY = "restore the model from a copy, or train again"
@@ -85,8 +85,8 @@ class AdversarialSettings(Settings, by_set=True):
 def sample(data, key, stream, first, n, n_excluded, workspace):
     """Draw n rows with replacement, each from the tree or uniformly; see `contract`."""
     n_inner = data.weights.shape[0]
-    n_classes = data.rows.size - (n_inner + 1)
-    share = data.values[n_inner + SHARE]
+    n_classes = data.rows.size - _n_leaves(data)
+    share = data.values[SHARE]
     for d in range(n):
         draw = bits(stream, first + uint64(d))
         if uniform(draw, IS_UNIFORM) < share:
@@ -99,35 +99,37 @@ def sample(data, key, stream, first, n, n_excluded, workspace):
             goes_right = uniform(draw, uint64(level)) * (ONE + exp(-score)) < 1
             node = 2 * node + (2 if goes_right else 1)
             level += 1
-        workspace.rows[d] = data.rows[node - n_inner]
+        leaf = node - n_inner
+        workspace.rows[d] = data.rows[leaf]
     return n
 
 
 @kernel_part
-def _log_mixed(log_p, values, n_inner):
+def _n_leaves(data):
+    return data.weights.shape[0] + 1
+
+
+@kernel_part
+def _log_mixed(log_p, values):
     """The log-probability of a row at a draw, from its log-probability in the tree."""
-    if values[n_inner + SHARE] == 0:
+    if values[SHARE] == 0:
         return log_p
-    log_uniform = values[n_inner + LOG_UNIFORM]
-    return log_uniform + softplus(log_p + values[n_inner + LOG_TREE_SHARE] - log_uniform)
+    log_uniform = values[LOG_UNIFORM]
+    return log_uniform + softplus(log_p + values[LOG_TREE_SHARE] - log_uniform)
 
 
 @kernel_part
 def _log_p(data, key, row):
     """The log-probability of a row at a draw."""
-    n_inner = data.weights.shape[0]
-    leaf = int64(data.rows[n_inner + 1 + row])
-    return _log_mixed(
-        path_log_probability(data.weights, data.values, leaf, data.features, key),
-        data.values,
-        n_inner,
-    )
+    leaf = int64(data.rows[_n_leaves(data) + row])
+    log_p = path_log_probability(data.weights, data.values, leaf, data.features, key)
+    return _log_mixed(log_p, data.values)
 
 
 @kernel_part
 def _log_drawn_at_all(log_p, log_n, n):
     """The log-probability of at least one hit in n draws."""
-    if log_p + log_n < np.log(FEW):
+    if log_p + log_n < np.log(MAX_COUNT_AS_PROBABILITY):
         return log_p + log_n
     p = min(np.exp(float64(log_p)), 1 - 1e-12)
     return float32(np.log(-np.expm1(n * np.log1p(-p))))
@@ -150,14 +152,18 @@ def log_drawn_at_all(data, key, n_drawn, n_excluded, rows, n, out):
 
 
 @kernel
-def _count(log_p, values, n, counts_repeats):
-    """Overwrite the tree's log p, (rows, n_classes), by log expected counts among n draws."""
+def _to_log_noise(log_p, values, n, replacement):
+    """Overwrite the tree's log p, (rows, n_classes), by the log expected count of each class among
+    n draws or, without replacement, by the log-probability that it is drawn at all.
+    """
     log_n = float32(np.log(n))
-    n_inner = values.size - N_CONSTANTS
     for i in range(log_p.shape[0]):
         for y in range(log_p.shape[1]):
-            mixed = _log_mixed(log_p[i, y], values, n_inner)
-            log_p[i, y] = mixed + log_n if counts_repeats else _log_drawn_at_all(mixed, log_n, n)
+            mixed = _log_mixed(log_p[i, y], values)
+            if replacement:
+                log_p[i, y] = mixed + log_n
+            else:
+                log_p[i, y] = _log_drawn_at_all(mixed, log_n, n)
 
 
 class Adversarial(Sampler):
@@ -186,7 +192,7 @@ class Adversarial(Sampler):
 
     @property
     def noise(self) -> ndarray:
-        """The frequencies of the classes: the mean of the tree's probabilities over the inputs."""
+        """The shares of the classes in the training data, in which each counts at least half."""
         counts = np.maximum(np.asarray(self.counts, float64), 0.5)
         return counts / counts.sum()
 
@@ -285,14 +291,12 @@ class Adversarial(Sampler):
 
     def _log_noise(self, features: ndarray, n_draws: int) -> ndarray:
         log_p = log_probabilities(self.tree, features)
-        _count(log_p, self._values, max(n_draws, 1), self.replacement)
+        _to_log_noise(log_p, self._values, max(n_draws, 1), self.replacement)
         return log_p
 
     @property
     def _values(self) -> ndarray:
-        """The tree's biases, then the constants of the mixture, float32 (n_leaves - 1 +
-        N_CONSTANTS,).
-        """
+        """The tree's biases, then the three constants of the mixture, float32 (n_leaves + 2,)."""
         share = float(self.settings.uniform_share or 0)
         with np.errstate(divide="ignore"):
             constants = [share, np.log(1 - share), np.log(share / len(self.counts))]

@@ -259,6 +259,39 @@ def look_up(words, table, n_types, numbers):
                 numbers[word] = number
 
 
+@kernel_part
+def append_character(characters, table, state, types, end, key, code):
+    """Append a character that is not ASCII to the current word, lower-cased if set, unless it is
+    left out; return the new end, `packed`, and whether the character is a separator instead.
+    """
+    difference = characters.differences[
+        characters.blocks[code >> BLOCK_BITS], code & ((1 << BLOCK_BITS) - 1)
+    ]
+    if difference == SEPARATOR:
+        return end, key, True
+    is_appended_as_it_is = difference == SIGMA
+    if difference == SIGMA:
+        state[SIGMAS] = 1
+    elif difference == EXTENDS:
+        is_appended_as_it_is = end > table.starts[types]
+    if is_appended_as_it_is:
+        end, key = appended(table.letters, end, key, code)
+    elif difference < SEPARATOR:
+        end, key = appended(table.letters, end, key, code + difference)
+        if code == DOTTED_CAPITAL_I and difference != 0:
+            end, key = appended(table.letters, end, key, DOT_ABOVE)
+    return end, key, False
+
+
+@kernel_part
+def enter_word(characters, table, state, types, end, key):
+    """The number of the current word, whose sigmas are lower-cased; `types` if it is new."""
+    if state[SIGMAS] != 0:
+        key = lower_sigmas(characters, table.letters, table.starts[types], end)
+        state[SIGMAS] = 0
+    return number_of(table, types, end, key)
+
+
 @kernel
 def scan(data, p, on_bad, characters, state, table, out):
     """Tokenise data[p:] into `out`; return where it stopped: at the end, before an incomplete
@@ -271,47 +304,37 @@ def scan(data, p, on_bad, characters, state, table, out):
     types = state[TYPES]
     emitted = state[EMITTED]
     while p < n:
-        letter = characters.plain[data[p]]
-        if letter > 0:
-            letters[end] = letter
+        letter_or_class = characters.plain[data[p]]
+        if letter_or_class > 0:
+            letters[end] = letter_or_class
             end += 1
-            key = packed(key, letter)
+            key = packed(key, letter_or_class)
             p += 1
             continue
+
         width = 1
-        if letter == NOT_ASCII:
+        if letter_or_class == NOT_ASCII:
             code, width = decoded(data, p, n)
             if width == 0:
                 break
+            is_left_out = code == BYTE_ORDER_MARK and state[OFFSET] + p == 0
             if code < 0:
                 if state[BAD] == 0:
                     state[FIRST_BAD] = state[OFFSET] + p
                 state[BAD] += 1
                 if on_bad == ERROR:
                     break
-                if on_bad == SKIP:
-                    p += width
-                    continue
                 code = int64(REPLACEMENT)
-            elif code == BYTE_ORDER_MARK and state[OFFSET] + p == 0:
+                is_left_out = on_bad == SKIP
+            is_separator = False
+            if not is_left_out:
+                end, key, is_separator = append_character(
+                    characters, table, state, types, end, key, code
+                )
+            if not is_separator:
                 p += width
                 continue
-            difference = characters.differences[
-                characters.blocks[code >> BLOCK_BITS], code & ((1 << BLOCK_BITS) - 1)
-            ]
-            if difference > SEPARATOR:
-                if difference == SIGMA:
-                    state[SIGMAS] = 1
-                if difference == SIGMA or (difference == EXTENDS and end > starts[types]):
-                    end, key = appended(letters, end, key, code)
-                p += width
-                continue
-            if difference != SEPARATOR:
-                end, key = appended(letters, end, key, code + difference)
-                if code == DOTTED_CAPITAL_I and difference != 0:
-                    end, key = appended(letters, end, key, DOT_ABOVE)
-                p += width
-                continue
+
         start = starts[types]
         if end - start > MAX_WORD_BYTES:
             state[TOO_LONG] += 1
@@ -321,10 +344,7 @@ def scan(data, p, on_bad, characters, state, table, out):
         if end > start:
             if types + 2 > len(starts) or 2 * types >= len(slots):
                 break
-            if state[SIGMAS] != 0:
-                key = lower_sigmas(characters, letters, start, end)
-                state[SIGMAS] = 0
-            number = number_of(table, types, end, key)
+            number = enter_word(characters, table, state, types, end, key)
             if number == types:
                 types += 1
             else:
@@ -332,7 +352,7 @@ def scan(data, p, on_bad, characters, state, table, out):
             key = int64(0)
             out[emitted] = number
             emitted += 1
-        if letter == LINE_END and (emitted == 0 or out[emitted - 1] != END_OF_SENTENCE):
+        if letter_or_class == LINE_END and (emitted == 0 or out[emitted - 1] != END_OF_SENTENCE):
             out[emitted] = END_OF_SENTENCE
             emitted += 1
         p += width
@@ -379,15 +399,16 @@ def count_tokens(tokens, counts):
 
 
 @kernel
-def enter_all(old, slots):
-    """Enter the words of the table `old` into the empty table `slots`."""
-    for entry in range(len(old)):
-        if old[entry, 0] != 0:
-            place = home_slot(old[entry, 0], slots)
+def enter_all(old_slots, slots):
+    """Enter the words that have slots in `old_slots` into `slots`, which are empty."""
+    for old_place in range(len(old_slots)):
+        signature = old_slots[old_place, 0]
+        if signature != 0:
+            place = home_slot(signature, slots)
             while slots[place, 0] != 0:
                 place = (place + 1) & (len(slots) - 1)
-            slots[place, 0] = old[entry, 0]
-            slots[place, 1] = old[entry, 1]
+            slots[place, 0] = signature
+            slots[place, 1] = old_slots[old_place, 1]
 
 
 class Tokenizer:
@@ -445,18 +466,17 @@ class Tokenizer:
         self.state[[EMITTED, BAD, FIRST_BAD, TOO_LONG]] = 0
         self.state[OFFSET] = offset - len(self.cut_off)
         out = np.empty(len(data) + 1, np.int32)
-        characters, letters = (
-            whole_tokens() if is_whole else self.characters,
-            np.frombuffer(data, uint8),
-        )
-        before, p = -1, 0
-        while before < p < len(data):  # no progress means an incomplete character
+        characters = whole_tokens() if is_whole else self.characters
+        content = np.frombuffer(data, uint8)
+        p = 0
+        is_incomplete = False
+        while p < len(data) and not is_incomplete:
             stop = min(p + BLOCK_BYTES, len(data))
             self._reserve(stop - p)
-            before, p = (
-                p,
-                scan(letters[:stop], p, self.on_bad, characters, self.state, self.table, out),
-            )
+            begin = p
+            p = scan(content[:stop], begin, self.on_bad, characters, self.state, self.table, out)
+            # a character of which the rest is in the next chunk
+            is_incomplete = p == begin
             longest = int(self.table.starts[self.n_types]) + MAX_WORD_BYTES
             # Of a word that is too long, only the length matters.
             self.state[END] = min(int(self.state[END]), longest + 1)
@@ -467,7 +487,8 @@ class Tokenizer:
 
     def _reserve(self, n_bytes: int, n_words: int = 1) -> None:
         """Grow tables that may become full. A byte appends at most three (a bad one as U+FFFD)."""
-        n_letters, types = int(self.state[END]) + 3 * n_bytes, self.n_types + n_words - 1
+        n_letters = int(self.state[END]) + 3 * n_bytes
+        types = self.n_types + n_words - 1
         letters, starts, slots = self.table
         if n_letters > len(letters):
             letters = grown(letters, n_letters)
@@ -476,8 +497,9 @@ class Tokenizer:
                 raise too_many_words()
             starts = grown(starts, types + 2)
         while 2 * types >= len(slots):
-            old, slots = slots, np.zeros((2 * len(slots), 2), int64)
-            enter_all(old, slots)
+            larger = np.zeros((2 * len(slots), 2), int64)
+            enter_all(slots, larger)
+            slots = larger
         self.table = Table(letters, starts, slots)
 
 
