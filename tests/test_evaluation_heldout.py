@@ -402,7 +402,7 @@ def test_eval_of_two_models_reports_the_difference(home):
     [
         (["vectors.txt"], "vectors.txt: ", ["`embedx train`", "--text"]),
         (["classifier"], "classifier: ", ["`embedx train`", "--text"]),
-        (["nowhere"], "nowhere: ", ["`embedx train`"]),
+        (["nowhere"], "nowhere: ", []),
         (["a", "c"], "", ["different words", "30", "31"]),
         (["a", "--test", "text.txt"], "--text ", ["--test"]),
     ],
