@@ -44,7 +44,7 @@ from embedx.text.tokenizer import END_OF_SENTENCE
 from embedx.text.vocabulary import keep_probability
 from embedx.training import life
 from embedx.vectors.model import WordVectors
-from eval import corpus, datasets, word_tests
+from eval import corpus, datasets, papers, word_tests
 from eval.experiment import Experiment, Run
 from eval.page import DASH, number, table
 from eval.pair_trainer import PairTrainer
@@ -161,19 +161,12 @@ def search(run: Run, objective: str) -> Iterator[Job]:
 
 
 def rates(run: Run, job: Job) -> Iterator[Job]:
-    tried = [0]
+    """Runs by rate, beside the best one so far."""
 
     def at(step: int) -> Job:
         return job | {"rate": float(f"{FIRST_RATE * 10 ** (step / 2):.3g}")}
 
-    yield at(0)
-    while True:
-        best = max(tried, key=lambda step: likelihood(run.records.get(at(step))))
-        new = next((step for step in (best + 1, best - 1) if step not in tried), None)
-        if new is None:
-            return
-        tried.append(new)
-        yield at(new)
+    return papers.search_rates(at, lambda job: likelihood(run.records.get(job)))
 
 
 def likelihood(result: Result | None) -> float:

@@ -100,7 +100,7 @@ def objective_called(name: str) -> Any:
 
 
 def search_rates(job_at: Callable[[int], Job], score: Callable[[Job], float]) -> Iterator[Job]:
-    """The jobs by rate, a power of three of the first one, until the best so far has both its
+    """The jobs by step, a number of factors from the first rate, until the best so far has both its
     neighbours.
     """
     tried = [0]

@@ -104,20 +104,12 @@ def label_jobs(run: Run, name: str, contender: str) -> Iterator[Job]:
 
 def search(run: Run, job: Job) -> Iterator[Job]:
     """Runs by rate, beside the best one so far."""
-    tried = [0]
 
     def at(step: int) -> Job:
         rate = float(f"{FIRST_RATE * 10 ** (step / 2):.3g}")
         return job | {"what": "rate", "rate": rate, "seconds": run.settings.seconds}
 
-    yield at(0)
-    while True:
-        best = max(tried, key=lambda step: likelihood(run.records.get(at(step))))
-        new = next((step for step in (best + 1, best - 1) if step not in tried), None)
-        if new is None:
-            return
-        tried.append(new)
-        yield at(new)
+    return papers.search_rates(at, lambda job: likelihood(run.records.get(job)))
 
 
 def likelihood(result: Result | None) -> float:
