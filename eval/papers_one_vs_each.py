@@ -107,7 +107,7 @@ def evolution(name: str, method: str) -> Job:
 
 
 def stopped(iterations: int) -> Job:
-    """BOUCHARD on MNIST after so many iterations."""
+    """BOUCHARD on MNIST, ended after a number of iterations."""
     return {"section": "stopped", "iterations": iterations}
 
 
@@ -263,7 +263,7 @@ def thinned(points: list[list[float]]) -> list[list[float]]:
 
 
 def of_stopped(data: Path | None, iterations: int, quick: bool) -> Result:
-    """Closeness to SOFT's optimum and scores of BOUCHARD on MNIST after so many iterations."""
+    """Closeness to SOFT's optimum and scores of BOUCHARD on MNIST by iterations."""
     train, test = loaded(data, "mnist", quick)
     options = {
         "optimizer": "lbfgs",

@@ -45,7 +45,7 @@ def trainer_of(name, noise, has_bias):
 
 def draws_of(trainer):
     """The rows that are drawn for the first pair, and the log of how often each word is expected
-    among so many draws for its input.
+    among them.
     """
     sampler = trainer.sampler
     data = sampler.data(NEGATIVES)

@@ -17,11 +17,13 @@ from embedx.classification.classifier import Classifier, load
 from embedx.classification.objective_choice import given_settings
 from embedx.classification.row_blocks import all_rows
 from embedx.classification.run import ClassifierRun
+from embedx.errors import SettingError
 from embedx.labeled.data import DataSchema, Labeled, Labels
 from embedx.labeled.files import MemoryBudget
 from embedx.labeled.words import TextFeatureSettings, text_features
 from tests.support.commands import run_command
 from tests.support.label_training import train
+from tests.support.notes import Notes, lines_with
 from tests.support.refusals import refused, refused_data
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -287,6 +289,29 @@ def test_with_two_labels_none_is_left_out():
     assert not list(unknown_labels.groups(data, data.labels))
 
 
+def four_labels():
+    """Rows of four labels, of which some are held out, and how they are trained."""
+    features = np.random.default_rng(0).random((1200, 8), dtype=np.float32)
+    data = Labeled(features, Labels.single(features[:, :4].argmax(axis=1)), 4)
+    return data, given_settings(None, {"threads": 1, "epochs": 2}, lambda: data)
+
+
+def test_a_note_says_why_no_classifier_without_some_labels_is_trained(monkeypatch):
+    train_run = ClassifierRun.train
+
+    def refuse_without_held_out(run, plan, checkpoints):
+        if run.division.unseen is None and run.data.n_labels < 4:
+            raise SettingError("dim", 7, "is too much")
+        return train_run(run, plan, checkpoints)
+
+    monkeypatch.setattr(ClassifierRun, "train", refuse_without_held_out)
+    data, wanted = four_labels()
+    progress = Notes()
+    trained = train(data, wanted.objective, wanted.settings, progress=progress)
+    assert "familiarity" in trained.classifier.arrays
+    assert len(lines_with(progress.notes, "--abstain", "--dim 7")) == 1
+
+
 def test_ctrl_c_while_labels_are_left_out_keeps_the_classifier(monkeypatch):
     interrupted_runs = []
     train_run = ClassifierRun.train
@@ -298,9 +323,7 @@ def test_ctrl_c_while_labels_are_left_out_keeps_the_classifier(monkeypatch):
         return train_run(run, plan, checkpoints)
 
     monkeypatch.setattr(ClassifierRun, "train", interrupt_without_held_out)
-    features = np.random.default_rng(0).random((1200, 8), dtype=np.float32)
-    data = Labeled(features, Labels.single(features[:, :4].argmax(axis=1)), 4)
-    wanted = given_settings(None, {"threads": 1, "epochs": 2}, lambda: data)
+    data, wanted = four_labels()
     trained = train(data, wanted.objective, wanted.settings)
     assert len(interrupted_runs) == 1
     assert isinstance(trained.outcome.interrupted_by, KeyboardInterrupt)

@@ -490,7 +490,13 @@ class ClassifierRun:
                 trained = life.train(ClassifierRun(group.training, wanted))
             except KeyboardInterrupt as interrupt:
                 return [], interrupt
-            except EmbedxError:
+            except EmbedxError as error:
+                self.progress.note(
+                    "for ",
+                    Setting("abstain"),
+                    ", no classifier can be trained without some labels: ",
+                    *error.parts,
+                )
                 return [], None
             if not trained.outcome.is_whole:
                 return [], trained.outcome.interrupted_by

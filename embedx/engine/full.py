@@ -37,8 +37,8 @@ from embedx.optimizers.descend import descend_columns, new_column_gradient, touc
 TILE = 4 * SIMD_WIDTH
 # Scores that one call turns into coefficients: a megabyte, which stays in the cache.
 CHUNK_FLOATS = 1 << 18
-# Rows with coefficients are gathered where all rows are at least so many times as many: that takes
-# at most half the time of all rows.
+# Rows with coefficients are gathered if there are at least this many rows in all for each of them:
+# that takes at most half the time of all rows.
 MIN_ROWS_PER_ACTIVE_ROW = 8
 
 

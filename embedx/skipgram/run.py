@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy import float32, float64, ndarray
@@ -255,8 +255,10 @@ class WordVectorsRun:
             "optimizer": (tables.inputs[1:], tables.outputs[1:]),
             "objective": (tables.state, tables.n_updates),
         }
-        subwords = {"subwords": (tables.parts, self.buckets)}
-        return plan_memory({**state, **self.strategy.memory(), **subwords}, state)
+        others: dict[str, Any] = {"subwords": (tables.parts, self.buckets)}
+        if self._has_centred_vectors():
+            others["centred vectors"] = (tables.inputs.rows,)
+        return plan_memory({**state, **self.strategy.memory(), **others}, state)
 
     def _allocate_tables(self) -> None:
         parts, self.buckets = self._ngrams()
@@ -429,7 +431,7 @@ class WordVectorsRun:
         """The trained word vectors, scored on the held-out text."""
         outcome.check_trained(no_pair_kept() if outcome.tally.words else None)
         to_the_end(self._check_finite)
-        vectors = self.model(outcome)
+        vectors = to_the_end(lambda: self.model(outcome))
         if self.heldout is None:
             self._warn_of_loss(outcome)
         elif outcome.interrupted_by is None:
