@@ -1,11 +1,11 @@
 """Exact nearest neighbours by cosine among sparse rows, by an inverted index.
 
-The features of a query are visited from the rarest to the most frequent, in GROUPS; the products of
-a feature are added to all rows that have it. Before a group, the cosine of a row is at most its
-current sum plus the product of two norms, of the query's and the row's remaining features
-(Cauchy-Schwarz). Once few rows can still be among the best, these are scored one by one, and the
-long posting lists of frequent features are not read (as in the max-score algorithm of Turtle &
-Flood 1995, with norms in place of maxima).
+The features of a query are visited from the rarest to the most frequent, in three bands; the
+products of a feature are added to all rows that have it. After a band, the cosine of a row is at
+most its current sum plus, for each later band, the product of two norms: of the query's and of the
+row's features of the band (Cauchy-Schwarz). Once few rows can still be among the best, the
+remaining features of these are read row by row, and the long posting lists of frequent features
+are not read (as in the max-score algorithm of Turtle & Flood 1995, with norms in place of maxima).
 """
 
 from typing import Any, NamedTuple
@@ -16,20 +16,24 @@ from scipy.sparse import csr_matrix
 
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.select import insert
-from embedx.kernels.simd import ONE, ZERO
+from embedx.kernels.simd import ONE, ZERO, padded
 from embedx.kernels.threads import in_parts
 from embedx.labeled.rules import scaled
 
-# The first features of groups, as fractions of the postings that a row of the index would read.
-GROUPS = np.array([0.2, 0.4])
-ROW_COST = 4  # cost of a value of a row that is scored on its own, in postings
-BLOCK = 64  # number of rows that are compared with a bound at once, by vector instructions
+# Where the second and the third band begin, as fractions of the postings that a row of the index
+# would read.
+BANDS = np.array([0.2, 0.5])
+N_BANDS = len(BANDS) + 1
+ROW_COST = 4  # cost of a value that is read by row, in postings
+# Number of rows that are compared with a bound at once. It is a constant, and arrays by row are
+# padded to a multiple of it, so that the compiler makes vector instructions of a block.
+BLOCK = 64
 SLACK = float32(1e-5)  # tolerance for rounding, in cosines
 
 
 class RowIndex(NamedTuple):
     """Rows of norm 1 or 0, by row and by feature. Features are numbered from the rarest to the most
-    frequent.
+    frequent, and the values of a row are in this order.
     """
 
     number: ndarray  # int32 (n_features,): the number of each column
@@ -39,9 +43,9 @@ class RowIndex(NamedTuple):
     first_posting: ndarray  # int64 (n_features + 1,)
     posted_row: ndarray  # int32 (n_values,)
     posted_value: ndarray  # float32 (n_values,)
-    first_of_group: ndarray  # int64 (groups,): the first feature of each group
-    # float32 (groups, n_rows): the norm of a row over the features of a group and later ones
-    left: ndarray
+    first_of_band: ndarray  # int64 (N_BANDS + 1,): the first feature of each band
+    begin: ndarray  # int64 (N_BANDS, n_rows): where a row's features of the band begin
+    norm: ndarray  # float32 (N_BANDS, n_padded): norm of a row's features of the band
 
 
 class Near(NamedTuple):
@@ -54,8 +58,9 @@ class Near(NamedTuple):
 class Workspace(NamedTuple):
     """A thread's buffers."""
 
-    sums: ndarray  # float32 (n_rows,)
-    likely: ndarray  # int32 (n_rows,)
+    sums: ndarray  # float32 (n_padded,): the product of the query and each row so far
+    norm: ndarray  # float32 (N_BANDS,): norms of the query's features by band
+    likely: ndarray  # int32 (n_padded,)
     query: ndarray  # float32 (n_features,): zeros before and after
     item: ndarray  # int32 (1, k)
     score: ndarray  # float32 (1, k)
@@ -72,16 +77,23 @@ def row_index(rows: csr_matrix) -> RowIndex:
     number[order] = np.arange(len(order))
     rows = csr_matrix((rows.data, number[rows.indices], rows.indptr), rows.shape)
     columns = rows.tocsc()
-    met = np.cumsum(np.square(counts[order], dtype=float64))
-    first = np.searchsorted(met, GROUPS * met[-1]) if len(met) else np.zeros(len(GROUPS), int64)
+    rows = columns.tocsr()
+    read = np.cumsum(np.square(counts[order], dtype=float64))
+    first_of_band = np.zeros(N_BANDS + 1, int64)
+    first_of_band[1:-1] = np.searchsorted(read, BANDS * read[-1]) if len(read) else 0
+    first_of_band[-1] = len(read)
+
+    n_padded = padded(rows.shape[0], BLOCK)
     row_of_value = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
-    square = np.square(rows.data, dtype=float64)
-    left = [
-        np.bincount(
-            row_of_value, weights=square * (rows.indices >= feature), minlength=rows.shape[0]
-        )
-        for feature in first
-    ]
+    band_of_value = np.searchsorted(first_of_band[1:-1], rows.indices, side="right")
+    begin = [rows.indptr[:-1]]
+    norm = []
+    for band in range(N_BANDS):
+        is_in_band = band_of_value == band
+        row = row_of_value[is_in_band]
+        begin.append(begin[-1] + np.bincount(row, minlength=rows.shape[0]))
+        square = np.square(rows.data[is_in_band], dtype=float64)
+        norm.append(np.sqrt(np.bincount(row, square, n_padded)))
     return RowIndex(
         number,
         rows.indptr.astype(int64),
@@ -90,8 +102,9 @@ def row_index(rows: csr_matrix) -> RowIndex:
         columns.indptr.astype(int64),
         columns.indices.astype(int32),
         columns.data,
-        first.astype(int64),
-        np.sqrt(left).astype(float32),
+        first_of_band,
+        np.array(begin[:-1], int64),
+        np.array(norm, float32),
     )
 
 
@@ -111,10 +124,16 @@ def nearest_rows(index: RowIndex, queries: Any, k: int, threads: int) -> Near:
     near = Near(np.zeros((n, k), int32), np.zeros((n, k), float32))
 
     def search(begin: int, end: int) -> None:
-        sums, likely = (np.empty(len(index.offsets) - 1, kind) for kind in (float32, int32))
-        query = np.zeros(queries.shape[1], float32)
+        n_padded = index.norm.shape[1]
         workspace = Workspace(
-            sums, likely, query, *(np.zeros((1, k), kind) for kind in (int32, float32) * 2)
+            sums=np.empty(n_padded, float32),
+            norm=np.empty(N_BANDS, float32),
+            likely=np.empty(n_padded, int32),
+            query=np.zeros(queries.shape[1], float32),
+            item=np.zeros((1, k), int32),
+            score=np.zeros((1, k), float32),
+            exact_item=np.zeros((1, k), int32),
+            exact=np.zeros((1, k), float32),
         )
         write_nearest(index, offsets, columns, queries.data, begin, end, workspace, *near)
 
@@ -126,32 +145,23 @@ def nearest_rows(index: RowIndex, queries: Any, k: int, threads: int) -> Near:
 def write_nearest(index, offsets, columns, values, begin, end, workspace, ids, cosines):
     """Write the results for the queries begin:end; see `nearest_rows`."""
     n_rows = len(index.offsets) - 1
-    n_groups = len(index.first_of_group)
     for e in range(begin, end):
-        workspace.sums[:] = 0
-        square = ZERO
-        n_left = int64(0)
-        for f in range(offsets[e], offsets[e + 1]):
-            square += values[f] * values[f]
-            workspace.query[columns[f]] = values[f]
-            n_left += index.first_posting[columns[f] + 1] - index.first_posting[columns[f]]
+        n_left = open_query(index, offsets, columns, values, e, workspace)
         n = -1
-        group = 0
-        for f in range(offsets[e], offsets[e + 1]):
-            is_next = False
-            while group < n_groups and columns[f] >= index.first_of_group[group]:
-                group += 1
-                is_next = True
-            if is_next and n_left > n_rows:
-                n = finished_by_row(
-                    index, np.sqrt(max(square, ZERO)), group - 1, n_left, workspace, ids, cosines, e
-                )
+        f = offsets[e]
+        for band in range(N_BANDS):
+            while f < offsets[e + 1] and columns[f] < index.first_of_band[band + 1]:
+                first = index.first_posting[columns[f]]
+                last = index.first_posting[columns[f] + 1]
+                for p in range(first, last):
+                    workspace.sums[index.posted_row[p]] += values[f] * index.posted_value[p]
+                n_left -= last - first
+                f += 1
+            workspace.norm[band] = 0
+            if n_left > n_rows:
+                n = finished_by_row(index, band + 1, n_left, workspace, ids, cosines, e)
                 if n >= 0:
                     break
-            for p in range(index.first_posting[columns[f]], index.first_posting[columns[f] + 1]):
-                workspace.sums[index.posted_row[p]] += values[f] * index.posted_value[p]
-            n_left -= index.first_posting[columns[f] + 1] - index.first_posting[columns[f]]
-            square -= values[f] * values[f]
         if n < 0:
             n = best_sums(workspace.sums, cosines, ids, e)
         for f in range(offsets[e], offsets[e + 1]):
@@ -162,19 +172,39 @@ def write_nearest(index, offsets, columns, values, begin, end, workspace, ids, c
 
 
 @kernel_part
+def open_query(index, offsets, columns, values, e, workspace):
+    """Clear the sums, write the values and norms of query e to the workspace, and return the number
+    of postings of its features.
+    """
+    workspace.sums[:] = 0
+    workspace.norm[:] = 0
+    n_postings = int64(0)
+    band = 0
+    for f in range(offsets[e], offsets[e + 1]):
+        while columns[f] >= index.first_of_band[band + 1]:
+            band += 1
+        workspace.norm[band] += values[f] * values[f]
+        workspace.query[columns[f]] = values[f]
+        n_postings += index.first_posting[columns[f] + 1] - index.first_posting[columns[f]]
+    for band in range(N_BANDS):
+        workspace.norm[band] = np.sqrt(workspace.norm[band])
+    return n_postings
+
+
+@kernel_part
 def best_sums(sums, scores, items, r):
     """Write the highest sums above 0 to row r of `scores`, and their places to `items`; return
     their number.
     """
     n = 0
     least = ZERO
-    for start in range(0, len(sums), BLOCK):
-        end = min(start + BLOCK, len(sums))
+    for block in range(len(sums) // BLOCK):
+        start = block * BLOCK
         n_higher = int32(0)
-        for i in range(start, end):
-            n_higher += int32(sums[i] > least)
+        for i in range(BLOCK):
+            n_higher += int32(sums[start + i] > least)
         if n_higher:
-            for i in range(start, end):
+            for i in range(start, start + BLOCK):
                 if sums[i] > least:
                     n = insert(sums[i], i, scores, items, r, n)
                     least = scores[r, n - 1] if n == scores.shape[1] else ZERO
@@ -182,57 +212,79 @@ def best_sums(sums, scores, items, r):
 
 
 @kernel_part
-def cosine_of_row(index, i, query):
+def remaining_product(index, band, i, query):
+    """The product of a query and row i over the features of a band and later ones."""
     total = ZERO
-    for at in range(index.offsets[i], index.offsets[i + 1]):
+    for at in range(index.begin[band, i], index.offsets[i + 1]):
         total += query[index.features[at]] * index.values[at]
     return total
 
 
 @kernel_part
-def finished_by_row(index, left, group, n_left, workspace, ids, cosines, e):
+def finished_by_row(index, band, n_left, workspace, ids, cosines, e):
     """Write the result for query e by scoring all rows that may be in it; return its size, or -1 if
     these rows are too many.
 
-    left    norm of the query over the features of the group and later ones
-    n_left  number of postings that have not been read
+    band    the first band that has not been read
+    n_left  number of its postings and those of later ones
     """
     n_rows = len(index.offsets) - 1
     k = ids.shape[1]
-    n = 0
-    n_best = best_sums(workspace.sums, workspace.score, workspace.item, 0)
+    sums = workspace.sums
+    query = workspace.query
+    n_best = best_sums(sums, workspace.score, workspace.item, 0)
     if n_best < k:
         return -1
+    n = 0
     for j in range(k):
         i = workspace.item[0, j]
-        n = insert(
-            cosine_of_row(index, i, workspace.query), i, workspace.exact, workspace.exact_item, 0, n
-        )
+        cosine = sums[i] + remaining_product(index, band, i, query)
+        n = insert(cosine, i, workspace.exact, workspace.exact_item, 0, n)
     least = workspace.exact[0, k - 1] - SLACK
     if least <= 0:
         return -1
-    n_likely = 0
     most = n_left // (ROW_COST * (index.offsets[n_rows] // n_rows + 1))
-    sums = workspace.sums
-    bound = index.left[group]
-    likely = workspace.likely
-    for start in range(0, n_rows, BLOCK):
-        end = min(start + BLOCK, n_rows)
-        n_higher = int32(0)
-        for i in range(start, end):
-            n_higher += int32(sums[i] + left * bound[i] > least)
-        if n_higher:
-            if n_likely + n_higher > most:
-                return -1
-            for i in range(start, end):
-                if sums[i] + left * bound[i] > least:
-                    likely[n_likely] = i
-                    n_likely += 1
+    n_likely = likely_rows(index, least, most, workspace)
+    if n_likely > most:
+        return -1
     n = 0
     for j in range(n_likely):
-        cosine = cosine_of_row(index, workspace.likely[j], workspace.query)
+        i = workspace.likely[j]
+        cosine = sums[i] + remaining_product(index, band, i, query)
         if cosine > 0:
-            n = insert(cosine, workspace.likely[j], cosines, ids, e, n)
+            n = insert(cosine, i, cosines, ids, e, n)
+    return n
+
+
+@kernel_part
+def likely_rows(index, least, most, workspace):
+    """Write the rows whose bound is above `least`, if there are at most `most`; return their
+    number.
+    """
+    sums = workspace.sums
+    query_norm_1 = workspace.norm[1]
+    query_norm_2 = workspace.norm[2]
+    norm_1 = index.norm[1]
+    norm_2 = index.norm[2]
+    n_likely = int32(0)
+    for i in range(len(sums)):
+        bound = sums[i] + query_norm_1 * norm_1[i] + query_norm_2 * norm_2[i]
+        n_likely += int32(bound > least)
+    if n_likely > most:
+        return int64(n_likely)
+    n = int64(0)
+    for block in range(len(sums) // BLOCK):
+        start = block * BLOCK
+        n_higher = int32(0)
+        for i in range(start, start + BLOCK):
+            bound = sums[i] + query_norm_1 * norm_1[i] + query_norm_2 * norm_2[i]
+            n_higher += int32(bound > least)
+        if n_higher:
+            for i in range(start, start + BLOCK):
+                bound = sums[i] + query_norm_1 * norm_1[i] + query_norm_2 * norm_2[i]
+                if bound > least:
+                    workspace.likely[n] = i
+                    n += 1
     return n
 
 
