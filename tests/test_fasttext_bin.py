@@ -10,7 +10,7 @@ import reference
 
 import embedx
 from embedx.text.ngrams import NGrams
-from embedx.vectors import export, model
+from embedx.vectors import export, lookup, model
 from embedx.vectors.formats import fasttext as fasttext_bin
 from embedx.vectors.subwords import Subwords
 from tests.support.needs import needs_fasttext
@@ -95,7 +95,7 @@ def test_a_model_of_fasttext_has_the_same_vectors_here(tmp_path, monkeypatch, op
                 ours[word], theirs.get_word_vector(word), rtol=1e-5, atol=1e-7
             )
         else:
-            with pytest.raises(model.UnknownWordError):
+            with pytest.raises(lookup.UnknownWordError):
                 ours[word]
 
 

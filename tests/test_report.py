@@ -32,7 +32,8 @@ from embedx.report.contract import PageRequest, different_names
 from embedx.report.report import default_output, report
 from embedx.report.settings import ReportSettings
 from embedx.runtime.progress import Silent
-from embedx.vectors.model import UnknownWordError, load_folder
+from embedx.vectors.lookup import UnknownWordError
+from embedx.vectors.model import load_folder
 from tests.support.commands import invoke
 from tests.support.needs import needs_gensim
 from tests.support.refusals import refused, refused_data

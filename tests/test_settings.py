@@ -31,7 +31,7 @@ from embedx.skipgram.configuration import configure
 from embedx.skipgram.settings import CollapsedSettings, SkipGramSettings, StartSettings, distance
 from embedx.text.settings import PhraseSettings, TextSettings, VocabularySettings
 from embedx.text.subsampling import WHOLE_SENTENCE
-from embedx.vectors.model import UnknownWordError
+from embedx.vectors.lookup import UnknownWordError
 from tests.support.refusals import refused, refused_data
 
 GROUPS = [

@@ -21,7 +21,7 @@ from embedx.skipgram import run as skipgram
 from embedx.skipgram.configuration import configure
 from embedx.text.ngrams import NGrams, encoded, fnv1a, ngrams
 from embedx.vectors import export
-from embedx.vectors.model import UnknownWordError
+from embedx.vectors.lookup import UnknownWordError
 from tests.support.commands import invoke
 from tests.support.contract_classes import REPRESENTATIVES
 from tests.support.needs import needs_gensim

@@ -15,8 +15,8 @@ from embedx.errors import DataError
 from embedx.runtime import locks
 from embedx.storage import folder as on_disk
 from embedx.storage.folder import check_output
-from embedx.vectors import gensim_names, model
-from embedx.vectors.model import UnknownWordError
+from embedx.vectors import gensim_names, model, model_folder
+from embedx.vectors.lookup import UnknownWordError
 from embedx.vectors.names import shown_name
 from tests.support.files import files_below
 from tests.support.refusals import refused, refused_data
@@ -72,7 +72,7 @@ def test_large_arrays_are_written_by_blocks(tmp_path, monkeypatch):
     loaded = model.load(save(tmp_path / "m", **fields))
     np.testing.assert_array_equal(loaded.vectors, fields["arrays"]["input"])
     np.testing.assert_allclose(
-        loaded._norms, np.linalg.norm(fields["arrays"]["input"], axis=1), rtol=1e-6
+        loaded.norms, np.linalg.norm(fields["arrays"]["input"], axis=1), rtol=1e-6
     )
 
 
@@ -196,7 +196,7 @@ def test_a_folder_that_one_may_not_look_into_is_an_error(tmp_path, monkeypatch):
     with refused(kind=DataError, file=str(tmp_path / "theirs" / "m")):
         model.load(tmp_path / "theirs" / "m")
     with refused(kind=DataError, file=tmp_path / "theirs" / "m" / "model.json") as raised:
-        on_disk.read(tmp_path / "theirs" / "m", model.SCHEMA)
+        on_disk.read(tmp_path / "theirs" / "m", model_folder.SCHEMA)
     assert "Permission denied" in raised.value.problem
 
 
@@ -269,7 +269,7 @@ import os, signal, sys, numpy as np
 from pathlib import Path
 from embedx.runtime import atomic, locks
 from embedx.storage import folder
-from embedx.vectors import gensim_names, model
+from embedx.vectors import gensim_names, model, model_folder
 real, calls = getattr({owner}, "{step}"), []
 def step(*arguments, **options):
     if len(calls) == {number}:

@@ -5,8 +5,8 @@ import pytest
 
 import embedx
 from embedx.errors import DataError
-from embedx.vectors import model
-from embedx.vectors.model import UnknownWordError
+from embedx.vectors import model, queries as queries_module
+from embedx.vectors.lookup import UnknownWordError
 from tests.support.commands import run_command
 from tests.support.needs import needs_gensim
 from tests.support.refusals import refused
@@ -74,7 +74,9 @@ def test_numbers_are_those_of_gensim(ours, theirs):
 @needs_gensim
 @pytest.mark.parametrize("cosines", [1, 700, 1 << 22])
 def test_many_queries_are_answered_as_one_by_one(ours, theirs, monkeypatch, cosines):
-    monkeypatch.setattr(model, "MAX_COSINES", cosines)  # one or two queries at a time, or all
+    monkeypatch.setattr(
+        queries_module, "MAX_COSINES", cosines
+    )  # one or two queries at a time, or all
     queries = ["w3", ours["w4"], "w299", np.ones(20), "w3"]
     answers = ours.most_similar_batch(queries, top_k=6)
     assert len(answers) == len(queries)

@@ -9,7 +9,8 @@ from embedx.settings import Record, as_typed
 from embedx.storage.folder import present, read_described, task_of_model
 from embedx.storage.schema import FolderSchema
 from embedx.text.settings import noun_of
-from embedx.vectors.model import SCHEMA, TASK, load
+from embedx.vectors.model import load
+from embedx.vectors.model_folder import SCHEMA, TASK
 
 # Facts about the run.
 FACTS = (

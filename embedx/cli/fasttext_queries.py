@@ -20,7 +20,8 @@ from embedx.labeled.formats.fasttext import features_of_lines
 from embedx.settings import Record
 from embedx.storage.folder import task_of_model
 from embedx.vectors.formats.fasttext import MAGIC
-from embedx.vectors.model import UnknownWordError, WordVectors, load
+from embedx.vectors.lookup import UnknownWordError
+from embedx.vectors.model import WordVectors, load
 
 QUERY = "Query word? "
 TRIPLET = "Query triplet (A - B + C)? "

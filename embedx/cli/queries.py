@@ -17,7 +17,8 @@ from embedx.runtime.progress import Progress
 from embedx.text.cells import WHITE_SPACE
 from embedx.text.session_items import TAB, item_as_word, items_of
 from embedx.text.sources import STANDARD_INPUT
-from embedx.vectors.model import UnknownWordError, WordVectors
+from embedx.vectors.lookup import UnknownWordError
+from embedx.vectors.model import WordVectors
 from embedx.vectors.neighbours import RELIABLE_COUNT, Neighbour, NeighbourSearch
 
 # Rare neighbours that a note names.

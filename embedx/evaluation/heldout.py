@@ -46,7 +46,8 @@ from embedx.text.settings import TextSettings
 from embedx.text.subsampling import WHOLE_SENTENCE
 from embedx.text.tokenizer import END_OF_SENTENCE
 from embedx.text.vocabulary import keep_probability, kept_counts
-from embedx.vectors.model import TASK, WordVectors, load_folder
+from embedx.vectors.model import WordVectors, load_folder
+from embedx.vectors.model_folder import TASK
 from embedx.vectors.probabilities import log_probability_given, trained_on
 
 # Pairs that are scored, at most: the standard error is then about 0.01 nats.

@@ -45,7 +45,8 @@ from embedx.evaluation.word_sets import (
     folded,
 )
 from embedx.runtime.progress import Progress, Silent
-from embedx.vectors.model import VECTORS, WordVectors, load, unit
+from embedx.vectors.model import VECTORS, WordVectors, load
+from embedx.vectors.queries import unit
 
 # Word vectors, or the path of a model.
 Model = WordVectors | str | Path

@@ -15,17 +15,18 @@ from embedx.runtime.atomic import write_text
 from embedx.runtime.progress import Progress, Silent
 from embedx.storage.folder import no_model_folder, task_of_model
 from embedx.storage.outputs import check_file
-from embedx.vectors import model as vectors
+from embedx.vectors.model import load_folder
+from embedx.vectors.model_folder import TASK as WORD_VECTORS
 
 SUFFIX = ".report.html"
 
 # by the task that a model folder names
 PAGES: Mapping[str, TaskPages[Any]] = {
-    vectors.TASK: TaskPages(
+    WORD_VECTORS: TaskPages(
         title="Word vectors",
         kind="word vectors",
         options=(*WORD_SETTINGS, "pairs", "analogies"),
-        load=vectors.load_folder,
+        load=load_folder,
         template="words.html",
         single=words.single_values,
         pair=words.pair_values,

@@ -12,8 +12,10 @@ from numpy import float32, ndarray
 from scipy.sparse import csr_matrix
 
 from embedx.errors import DataError, near
-from embedx.vectors.model import MAX_SUGGESTED, WordVectors, largest
+from embedx.vectors.lookup import MAX_SUGGESTED
+from embedx.vectors.model import WordVectors
 from embedx.vectors.probabilities import log_probability_given
+from embedx.vectors.queries import largest
 
 # An item's weight in a session is multiplied by this for each later item.
 DECAY = 0.5

@@ -21,8 +21,9 @@ from numpy import float64, ndarray
 
 from embedx.errors import EmbedxError, SettingError, Text
 from embedx.text.vocabulary import kept_counts
-from embedx.vectors.model import MAX_COSINES, WordVectors
+from embedx.vectors.model import WordVectors
 from embedx.vectors.probabilities import log_probability_given, trained_on
+from embedx.vectors.queries import MAX_COSINES
 
 # Standard errors on either side of a cosine.
 INTERVAL = 1.96
