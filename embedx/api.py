@@ -40,7 +40,7 @@ from embedx.tasks.labels import LabelTask
 from embedx.tasks.requests import ClassifyRequest
 from embedx.tasks.run import train_task
 from embedx.text.encode import Corpora
-from embedx.training.checkpoint import reserved
+from embedx.training.checkpoint_folder import reserved
 from embedx.vectors.model import WordVectors
 
 if TYPE_CHECKING:

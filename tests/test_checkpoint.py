@@ -20,7 +20,7 @@ from embedx.cli import training
 from embedx.errors import DataError, DivergedError, EmbedxError
 from embedx.runtime.progress import Silent
 from embedx.storage.rescue import RescuedError, save_or_rescue
-from embedx.training import checkpoint, trainer
+from embedx.training import checkpoint, checkpoint_folder, run_command, state_file, trainer
 from embedx.training.checkpoint import Checkpoints
 from embedx.training.schedule import Schedule
 from embedx.training.state import TrainState
@@ -28,9 +28,9 @@ from embedx.training.strategy import Strategy, Tally
 from tests.support import forked
 from tests.support.checkpoints import (
     ENDED,
-    a_command,
     a_state,
     arrays_of,
+    checkpoints_of,
     end_at_a_checkpoint,
     left_behind,
 )
@@ -83,7 +83,7 @@ def same(ours, theirs):
 
 def test_a_state_is_restored_from_the_last_checkpoint(tmp_path):
     state, kept = a_state()
-    writing = Checkpoints(tmp_path / "out", a_command(), False, Silent())
+    writing = checkpoints_of(tmp_path / "out")
     writing.take(state)
     kept["array"] += 1
     kept["number"] = 0.2
@@ -93,8 +93,8 @@ def test_a_state_is_restored_from_the_last_checkpoint(tmp_path):
     checkpoint.locks.unlock(writing.lock)
     other, theirs = a_state(place=1)
     notes = Notes()
-    reading = Checkpoints(tmp_path / "out", a_command(resumes=True), False, notes)
-    assert reading.resumes
+    reading = checkpoints_of(tmp_path / "out", notes, resume=True)
+    assert reading.is_resuming
     reading.restore(other)
     same(theirs, now)
     assert any("resumed from" in note for note in notes.notes)
@@ -107,7 +107,7 @@ def test_an_interrupt_while_a_checkpoint_begins_leaves_it_whole(tmp_path, monkey
             super().start()
 
     monkeypatch.setattr(checkpoint.threading, "Thread", InterruptedThread)
-    writing = Checkpoints(tmp_path / "out", a_command(), False, Silent())
+    writing = checkpoints_of(tmp_path / "out")
     with pytest.raises(KeyboardInterrupt):
         writing.take(a_state()[0])
     writing.finish()
@@ -117,7 +117,7 @@ def test_an_interrupt_while_a_checkpoint_begins_leaves_it_whole(tmp_path, monkey
 
 def test_two_checkpoints_are_kept_and_a_damaged_one_costs_an_interval(tmp_path):
     state, kept = a_state()
-    writing = Checkpoints(tmp_path / "out", a_command(), False, Silent())
+    writing = checkpoints_of(tmp_path / "out")
     for number in range(4):
         kept["number"] = number
         writing.take(state)
@@ -129,30 +129,30 @@ def test_two_checkpoints_are_kept_and_a_damaged_one_costs_an_interval(tmp_path):
     content[len(content) // 2] ^= 0xFF
     files[-1].write_bytes(content)
     notes = Notes()
-    Checkpoints(tmp_path / "out", a_command(resumes=True), False, notes).restore(state)
+    checkpoints_of(tmp_path / "out", notes, resume=True).restore(state)
     assert kept["number"] == 2
     assert any("damaged" in note for note in notes.notes)
 
 
 def test_without_a_readable_checkpoint_nothing_is_resumed(tmp_path):
     state, _ = a_state()
-    writing = Checkpoints(tmp_path / "out", a_command(), False, Silent())
+    writing = checkpoints_of(tmp_path / "out")
     writing.take(state, wait=True)
     checkpoint.locks.unlock(writing.lock)
     (file,) = writing.folder.glob("state-*.npz")
     file.write_bytes(file.read_bytes()[:100])
     with refused(None, "overwrite", kind=DataError, file=file):
-        Checkpoints(tmp_path / "out", a_command(resumes=True), False, Silent()).restore(state)
+        checkpoints_of(tmp_path / "out", resume=True).restore(state)
 
 
 @pytest.mark.parametrize("left", [[], ["run.partial"]])
 def test_a_run_killed_before_it_wrote_its_description_starts_again(left, tmp_path):
-    folder = checkpoint.folder_of(tmp_path / "out")
+    folder = checkpoint_folder.folder_of(tmp_path / "out")
     folder.mkdir()
     for name in left:
         (folder / name).write_text("{")
-    writing = Checkpoints(tmp_path / "out", a_command(resumes=True), False, Silent())
-    assert not writing.resumes
+    writing = checkpoints_of(tmp_path / "out", resume=True)
+    assert not writing.is_resuming
     writing.take(a_state()[0], wait=True)
     assert sorted(file.name for file in folder.iterdir()) == ["run.json", "state-00000001.npz"]
     writing.close(tmp_path / "out", is_over=True)
@@ -160,7 +160,7 @@ def test_a_run_killed_before_it_wrote_its_description_starts_again(left, tmp_pat
 
 
 def test_a_run_killed_while_it_deletes_its_states_is_still_known(tmp_path, monkeypatch):
-    writing = Checkpoints(tmp_path / "out", a_command(), False, Silent())
+    writing = checkpoints_of(tmp_path / "out")
     for _ in range(2):
         writing.take(a_state()[0], wait=True)
     deleted, delete = [], Path.unlink
@@ -178,24 +178,17 @@ def test_a_run_killed_while_it_deletes_its_states_is_still_known(tmp_path, monke
 def test_a_new_run_does_not_overwrite_the_state_of_another(tmp_path):
     left_behind(tmp_path / "out")
     with refused(None, "resume", "overwrite", kind=DataError, file=tmp_path / "out.checkpoint"):
-        Checkpoints(tmp_path / "out", a_command(), False, Silent())
-    assert not Checkpoints(tmp_path / "out", a_command(), True, Silent()).resumes
+        checkpoints_of(tmp_path / "out")
+    assert not checkpoints_of(tmp_path / "out", overwrite=True).is_resuming
 
 
 def test_a_run_resumes_with_its_own_arguments_and_data_alone(tmp_path):
     state = left_behind(tmp_path / "out", {"corpus": [1, 2]}, typed={"dim": 8})
     with refused(None, "dim", "resume", kind=DataError):
-        Checkpoints(tmp_path / "out", a_command(resumes=True, typed={"dim": 9}), False, Silent())
+        checkpoints_of(tmp_path / "out", resume=True, typed={"dim": 9})
     with refused(None, "corpora", "resume", kind=DataError):
-        Checkpoints(
-            tmp_path / "out",
-            a_command(resumes=True, typed={"dim": 8}, corpora=["b.txt"]),
-            False,
-            Silent(),
-        )
-    same_run = Checkpoints(
-        tmp_path / "out", a_command(resumes=True, typed={"dim": 8}, log_json="log"), False, Silent()
-    )
+        checkpoints_of(tmp_path / "out", resume=True, typed={"dim": 8}, corpora=["b.txt"])
+    same_run = checkpoints_of(tmp_path / "out", resume=True, typed={"dim": 8}, log_json="log")
     same_run.begin(lambda: {"corpus": [1, 3]})
     with refused_data("state-00000001.npz", "overwrite"):
         same_run.restore(state)
@@ -206,20 +199,20 @@ def test_a_run_of_another_version_is_refused(tmp_path):
     file = tmp_path / "out.checkpoint" / "run.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), "embedx": "0.0.1"}))
     with refused(None, "overwrite", kind=DataError, file=file) as raised:
-        Checkpoints(tmp_path / "out", a_command(resumes=True), False, Silent())
+        checkpoints_of(tmp_path / "out", resume=True)
     assert "0.0.1" in raised.value.problem
     file.write_text("{")
     with refused(None, "overwrite", kind=DataError, file=file):
-        Checkpoints(tmp_path / "out", a_command(resumes=True), False, Silent())
+        checkpoints_of(tmp_path / "out", resume=True)
 
 
 def test_the_checkpoints_of_a_running_run_are_not_touched(tmp_path):
-    writing = Checkpoints(tmp_path / "out", a_command(), False, Silent())
-    late = Checkpoints(tmp_path / "out", a_command(), False, Silent())
+    writing = checkpoints_of(tmp_path / "out")
+    late = checkpoints_of(tmp_path / "out")
     with writing.at_work():
         for overwrite in (False, True):
             with refused(None, "output", kind=DataError, file=tmp_path / "out"):
-                Checkpoints(tmp_path / "out", a_command(), overwrite, Silent())
+                checkpoints_of(tmp_path / "out", overwrite=overwrite)
         in_use = refused(None, "output", kind=DataError, file=tmp_path / "out")
         with in_use, late.at_work():
             pass
@@ -232,7 +225,7 @@ def test_the_checkpoints_of_a_running_run_are_not_touched(tmp_path):
 
 
 def test_a_run_refused_at_its_start_leaves_no_folder(tmp_path):
-    waiting = Checkpoints(tmp_path / "new" / "folder" / "out", a_command(), False, Silent())
+    waiting = checkpoints_of(tmp_path / "new" / "folder" / "out")
     with pytest.raises(ValueError, match="no data"), waiting.at_work():
         raise ValueError("no data")
     assert list(tmp_path.iterdir()) == []
@@ -240,7 +233,7 @@ def test_a_run_refused_at_its_start_leaves_no_folder(tmp_path):
 
 def test_the_state_of_a_run_is_kept_until_the_data_of_its_successor_are_read(tmp_path):
     left_behind(tmp_path / "out")
-    again = Checkpoints(tmp_path / "out", a_command(), True, Silent())
+    again = checkpoints_of(tmp_path / "out", overwrite=True)
     with pytest.raises(ValueError, match="no data"), again.at_work():
         raise ValueError("no data")
     assert again.states()
@@ -255,21 +248,21 @@ def test_files_that_embedx_did_not_write_are_kept(tmp_path):
     folder.mkdir()
     (folder / "mine").write_text("dear")
     with refused(None, "output", kind=DataError, file=folder):
-        Checkpoints(tmp_path / "out", a_command(), True, Silent())
+        checkpoints_of(tmp_path / "out", overwrite=True)
     left_behind(tmp_path / "other")
     (tmp_path / "other.checkpoint" / "mine").write_text("dear")
-    Checkpoints(tmp_path / "other", a_command(), True, Silent()).begin(dict)
+    checkpoints_of(tmp_path / "other", overwrite=True).begin(dict)
     assert [file.name for file in (tmp_path / "other.checkpoint").iterdir()] == ["mine"]
     assert (folder / "mine").exists()
 
 
 def test_resuming_without_a_run_is_an_error_of_one_line(tmp_path):
     with refused(kind=DataError, file=tmp_path / "out"):
-        checkpoint.requested(tmp_path / "out")
+        run_command.read_command(tmp_path / "out")
 
 
 def test_a_run_that_diverged_leaves_nothing(tmp_path):
-    writing = Checkpoints(tmp_path / "out", a_command(), False, Silent())
+    writing = checkpoints_of(tmp_path / "out")
 
     def diverge():
         with writing.at_work():
@@ -320,7 +313,7 @@ def test_checkpoints_are_written_while_training_continues(tmp_path, threads, tel
 
     strategy = Counting(threads)
     schedule = Schedule(0.1, n_chunks=50, n_words=50, epochs=4)
-    checkpoints = Watching(tmp_path / "out", a_command(every=0.01), False, Silent())
+    checkpoints = checkpoints_of(tmp_path / "out", every=0.01, kind=Watching)
     outcome = trainer.run(
         strategy,
         schedule,
@@ -529,7 +522,7 @@ def test_a_model_that_can_be_saved_nowhere_names_what_was_tried_and_how_to_resum
     tmp_path, monkeypatch
 ):
     left_behind(tmp_path / "out")
-    left = Checkpoints(tmp_path / "out", a_command(resumes=True), False, Silent())
+    left = checkpoints_of(tmp_path / "out", resume=True)
     left.take(a_state()[0], wait=True)
 
     def save(place):
@@ -551,7 +544,7 @@ def test_a_model_that_can_be_saved_nowhere_names_what_was_tried_and_how_to_resum
 
 
 def test_checkpoints_are_pruned_though_one_cannot_be_written(tmp_path, monkeypatch):
-    writing = Checkpoints(tmp_path / "out", a_command(), False, Notes())
+    writing = checkpoints_of(tmp_path / "out", Notes())
     for _ in range(2):
         writing.take(a_state()[0], wait=True)
     for number in (7, 8, 9):
@@ -560,7 +553,7 @@ def test_checkpoints_are_pruned_though_one_cannot_be_written(tmp_path, monkeypat
     def full(*arguments):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(checkpoint.atomic, "sync", full)
+    monkeypatch.setattr(state_file.atomic, "sync", full)
     writing.take(a_state()[0], wait=True)
     assert len(writing.states()) == checkpoint.KEPT_STATES
     assert "No space left on device" in writing.progress.notes[-1]
@@ -626,7 +619,7 @@ def test_invalid_names_of_an_output_get_one_line(name, here):
 def test_undecodable_file_names_of_a_run_are_restored_exactly(here):
     name = os.fsdecode(b"caf\xe9")
     left_behind(here / name, corpora=[name])
-    arguments = checkpoint.requested(here / name).arguments
+    arguments = run_command.read_command(here / name).arguments
     assert [os.fsencode(argument) for argument in arguments["corpora"]] == [b"caf\xe9"]
     json.loads((here / f"{name}.checkpoint" / "run.json").read_bytes().decode("utf-8"))
 
@@ -636,10 +629,15 @@ def test_undecodable_file_names_of_a_run_are_restored_exactly(here):
 def test_file_names_of_a_run_are_encoded_by_the_locale_that_resumes(
     tmp_path, monkeypatch, encoding, name, written
 ):
-    folder = checkpoint.folder_of(tmp_path / "model")
+    folder = checkpoint_folder.folder_of(tmp_path / "model")
     folder.mkdir()
-    run = {"command": "train", "arguments": {"corpora": [written]}, "directory": "/"}
-    run["embedx"] = checkpoint.folders.installed_version()
-    (folder / checkpoint.RUN).write_text(json.dumps(run))
+    run = {
+        "command": "train",
+        "arguments": {"corpora": [written]},
+        "packages": {},
+        "directory": "/",
+    }
+    run["embedx"] = run_command.folders.installed_version()
+    (folder / checkpoint_folder.RUN).write_text(json.dumps(run))
     monkeypatch.setattr(os, "fsdecode", lambda raw: raw.decode(encoding, "surrogateescape"))
-    assert checkpoint.requested(tmp_path / "model")[1] == {"corpora": [name]}
+    assert run_command.read_command(tmp_path / "model").arguments == {"corpora": [name]}

@@ -15,10 +15,10 @@ from embedx.optimizers import update_rule
 from embedx.optimizers.contract import new_table
 from embedx.runtime.progress import Silent
 from embedx.training import trainer
-from embedx.training.checkpoint import Checkpoints, Command
 from embedx.training.schedule import Schedule
 from embedx.training.state import TrainState
 from embedx.training.strategy import Strategy, Tally
+from tests.support.checkpoints import checkpoints_of
 from tests.support.local_workers import travelled
 
 N_ROWS = 6
@@ -266,8 +266,7 @@ class Losing(Strategy):
 
 def test_a_run_whose_cluster_is_lost_keeps_its_state_and_says_how_to_resume(here):
     output = here / "model"
-    request = Command("train", {}, float("inf"), False)
-    checkpoints = Checkpoints(output, request, False, Silent())
+    checkpoints = checkpoints_of(output)
     strategy = Losing()
     with pytest.raises(LostClusterError) as error:
         trainer.run(strategy, Schedule(0.1, 10, 100, 1), Silent(), checkpoints=checkpoints)

@@ -13,11 +13,9 @@ from embedx.classification.settings import ClassifySettings
 from embedx.engine.settings import TrainingSettings
 from embedx.errors import DataError
 from embedx.objectives import OBJECTIVES
-from embedx.runtime.progress import Silent
 from embedx.skipgram import collapsed, strategies
 from embedx.skipgram.configuration import configure
-from embedx.training.checkpoint import Checkpoints
-from tests.support.checkpoints import a_command, arrays_of, end_at_a_checkpoint, left_behind
+from tests.support.checkpoints import arrays_of, checkpoints_of, end_at_a_checkpoint, left_behind
 from tests.support.contract_classes import REPRESENTATIVES
 from tests.support.forked import embedx_run
 from tests.support.label_data import topics
@@ -144,12 +142,12 @@ def test_runs_resume_with_another_number_of_threads(run, name, stop_after):
 @pytest.mark.parametrize("typed", [{"deterministic": True}, {}])
 def test_only_a_deterministic_run_is_resumed_by_another_number_of_threads(typed, tmp_path):
     left_behind(tmp_path / "out", typed={**typed, "threads": 2})
-    request = a_command(resumes=True, typed={**typed, "threads": 4})
+    with_more_threads = {**typed, "threads": 4}
     if typed:
-        assert Checkpoints(tmp_path / "out", request, False, Silent()).resumes
+        assert checkpoints_of(tmp_path / "out", resume=True, typed=with_more_threads).is_resuming
     else:
         with refused(None, "threads", "resume", kind=DataError):
-            Checkpoints(tmp_path / "out", request, False, Silent())
+            checkpoints_of(tmp_path / "out", resume=True, typed=with_more_threads)
 
 
 def test_a_killed_command_is_resumed_by_another_number_of_threads(tmp_path, two_topics):

@@ -324,7 +324,7 @@ def test_without_memory_for_a_copy_a_run_is_rolled_back_to_its_last_checkpoint(
 ):
     monkeypatch.setattr(guard, "available_memory", lambda: 0)
     strategy = Bowl(spoiled_from=9, spoils_above_rate=0.05)
-    checkpoints = checkpoints_of(tmp_path, Notes())
+    checkpoints = checkpoints_of(tmp_path / "out", Notes())
     taken = []
     take = checkpoints.take
 
@@ -346,7 +346,7 @@ def test_without_memory_for_a_copy_a_run_is_rolled_back_to_its_last_checkpoint(
 def test_a_rollback_uses_the_last_checkpoint_before_the_divergence(tmp_path, good_step, restored):
     """Or the last one where all are later."""
     state, kept = state_of({"trainer.next_step": 0})
-    checkpoints = checkpoints_of(tmp_path, Notes())
+    checkpoints = checkpoints_of(tmp_path / "out", Notes())
     assert not checkpoints.roll_back(state, good_step)
     for step in 5, 10:
         kept["trainer.next_step"] = step

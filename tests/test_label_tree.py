@@ -4,7 +4,6 @@ folders.
 
 import _thread
 import contextlib
-import dataclasses
 import itertools
 import re
 from pathlib import Path
@@ -31,9 +30,8 @@ from embedx.errors import DataError
 from embedx.labeled.data import Labeled, Labels
 from embedx.objectives import binary_tree
 from embedx.runtime import locks
-from embedx.runtime.progress import Silent
 from embedx.search.balanced_tree import SparseVectors, balanced_tree
-from embedx.training.checkpoint import Checkpoints, Command
+from tests.support.checkpoints import checkpoints_of
 from tests.support.label_data import ova, settings, topics, trained
 from tests.support.label_training import train
 from tests.support.notes import Notes
@@ -207,7 +205,6 @@ def test_an_interrupted_run_resumes_to_the_same_model(tmp_path, stop_after, monk
     options = {"weights": "tree", "leaf_size": 8, "arity": 4, "trees": 2}
     data = topics()
     whole = trained(data, **options)
-    request = Command("classify", {}, 1e9, False)
     count = 0
     train_tile = labelwise.LabelwiseTraining.train
 
@@ -220,7 +217,7 @@ def test_an_interrupted_run_resumes_to_the_same_model(tmp_path, stop_after, monk
         return train_tile(self, *arguments)
 
     monkeypatch.setattr(labelwise.LabelwiseTraining, "train", interrupted)
-    checkpoints = Checkpoints(tmp_path / "model", request, False, Silent())
+    checkpoints = checkpoints_of(tmp_path / "model")
     progress = Notes()
     with contextlib.suppress(KeyboardInterrupt):  # raised where there is no model yet
         train(data, ova(), settings(**options), checkpoints=checkpoints, progress=progress)
@@ -228,10 +225,8 @@ def test_an_interrupted_run_resumes_to_the_same_model(tmp_path, stop_after, monk
     monkeypatch.undo()
     assert count == stop_after
     locks.unlock(checkpoints.lock)
-    checkpoints = Checkpoints(
-        tmp_path / "model", dataclasses.replace(request, resumes=True), False, Silent()
-    )
-    assert checkpoints.resumes == (stop_after > 0)
+    checkpoints = checkpoints_of(tmp_path / "model", resume=True)
+    assert checkpoints.is_resuming == (stop_after > 0)
     again = train(data, ova(), settings(**options), checkpoints=checkpoints).classifier
     for name, array in whole.arrays.items():
         np.testing.assert_array_equal(array, again.arrays[name])

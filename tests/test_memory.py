@@ -345,9 +345,9 @@ def test_what_does_not_fit_is_refused_before_training(two_topics, monkeypatch):
 def test_the_model_is_reported_and_checkpoints_if_they_are_asked_for(tmp_path, monkeypatch):
     monkeypatch.setattr(disk, "free_disk", lambda folder: 10_000_000)
     notes = Notes()
-    checkpoints_of(tmp_path, notes).check_disk(1_000_000, 2_000_000)
-    checkpoints_of(tmp_path, notes, every=60.0).check_disk(1_000_000, 2_000_000)
-    checkpoints_of(tmp_path, notes, every=60.0).check_disk(1_000_000, 3_100_000)
+    checkpoints_of(tmp_path / "out", notes).check_disk(1_000_000, 2_000_000)
+    checkpoints_of(tmp_path / "out", notes, every=60.0).check_disk(1_000_000, 2_000_000)
+    checkpoints_of(tmp_path / "out", notes, every=60.0).check_disk(1_000_000, 3_100_000)
     assert notes.notes == [
         "disk: 1.0 MB of 10.0 MB free: model 1.0 MB",
         "disk: 1.0 MB of 10.0 MB free: model 1.0 MB; in a long run checkpoints 6.0 MB more",
@@ -360,12 +360,14 @@ def test_the_model_is_reported_and_checkpoints_if_they_are_asked_for(tmp_path, m
 
 def test_existing_checkpoints_need_no_more_disk(tmp_path, monkeypatch):
     monkeypatch.setattr(disk, "free_disk", lambda folder: 10_000_000)
-    before = checkpoints_of(tmp_path, Silent(), every=60.0)
+    before = checkpoints_of(tmp_path / "out", Silent(), every=60.0)
     for _ in range(2):
         before.take(checkpoint.TrainState(), wait=True)
     locks.unlock(before.lock)
     notes = Notes()
-    checkpoints_of(tmp_path, notes, every=60.0, resumes=True).check_disk(1_000_000, 2_000_000)
+    checkpoints_of(tmp_path / "out", notes, every=60.0, resume=True).check_disk(
+        1_000_000, 2_000_000
+    )
     assert notes.notes == [
         "disk: 1.0 MB of 10.0 MB free: model 1.0 MB; in a long run checkpoints 2.0 MB more"
     ]
@@ -373,7 +375,7 @@ def test_existing_checkpoints_need_no_more_disk(tmp_path, monkeypatch):
 
 def train(corpus, folder, progress=SILENT, every=float("inf"), **options):
     config = configure("ns", {"threads": 1, "epochs": 1, **options})
-    checkpoints = checkpoints_of(folder, progress, every=every)
+    checkpoints = checkpoints_of(folder / "out", progress, every=every)
     trained = skipgram.train(
         [str(corpus)],
         config,

@@ -17,7 +17,7 @@ from embedx.training.checkpoint import Checkpoints
 from embedx.training.schedule import SCHEDULES, Schedule
 from embedx.training.state import TrainState
 from embedx.training.strategy import Strategy, Tally
-from tests.support.checkpoints import a_command
+from tests.support.checkpoints import checkpoints_of
 from tests.support.clock import Clock
 
 
@@ -147,7 +147,7 @@ def test_an_interrupt_that_comes_after_the_last_step_is_reported_and_leaves_a_st
 
     kernel = Recorder()
     schedule = Schedule(0.1, 10, 1000, 2)
-    checkpoints = Interrupted(tmp_path / "model", a_command(every=3600), False, Silent())
+    checkpoints = checkpoints_of(tmp_path / "model", every=3600, kind=Interrupted)
     strategy = TrainedBy(kernel, [0], schedule.n_chunks)
     outcome = trainer.run(strategy, schedule, Silent(), checkpoints=checkpoints)
     assert isinstance(outcome.interrupted_by, KeyboardInterrupt)

@@ -102,9 +102,9 @@ class CollapsedRun(WordVectorsRun):
 
     def _train_on(self, counts: Counts, checkpoints: Checkpoints | None) -> trainer.Outcome:
         warm_start = self._collapsed().warm_start
-        resumes = checkpoints is not None and checkpoints.resumes
+        is_resuming = checkpoints is not None and checkpoints.is_resuming
         warm = None
-        if warm_start != "none" and self.snapshot is None and not resumes:
+        if warm_start != "none" and self.snapshot is None and not is_resuming:
             warm = _warm_start(self, warm_start)
         seconds = 0.0 if warm is None else warm.seconds
         self.descent = _descent(self, counts, seconds)

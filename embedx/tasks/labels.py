@@ -30,7 +30,7 @@ from embedx.settings import Record, check_used, settings_of
 from embedx.storage.folder import check_output, is_model, read_description
 from embedx.tasks.output import command_line, default_output
 from embedx.tasks.requests import ClassifyRequest
-from embedx.training.checkpoint import check_not_in_use
+from embedx.training.checkpoint_folder import check_not_in_use
 from embedx.training.strategy import Wrap
 
 

@@ -16,7 +16,8 @@ from embedx.storage.folder import check_output
 from embedx.storage.rescue import save_or_rescue
 from embedx.tasks.requests import RunRequest
 from embedx.text.sources import COMPRESSED, STANDARD_INPUT
-from embedx.training.checkpoint import Checkpoints, Command
+from embedx.training.checkpoint import Checkpoints
+from embedx.training.run_command import RunCommand
 from embedx.training.trainer import Outcome
 
 # Options that decide what a model is, beside settings.
@@ -40,20 +41,20 @@ def checkpoints_of(
     """The checkpoints of a run that writes its model to `folder`, and whether to overwrite that
     folder.
     """
-    every = seconds(request.checkpoint_every, "checkpoint_every") or math.inf
     arguments = request.arguments()
     del arguments["resume"]
-    described = Command(
-        request.command,
-        arguments,
-        every,
-        request.resume,
-        request.free_names(),
-        objectives.packages(request.objective or "", request.typed.get("sampler")),
+    facts = objectives.packages(request.objective or "", request.typed.get("sampler"))
+    checkpoints = Checkpoints(
+        folder,
+        RunCommand(request.command, arguments, facts.get("packages", {})),
+        progress,
+        every=seconds(request.checkpoint_every, "checkpoint_every") or math.inf,
+        resume=request.resume,
+        overwrite=request.overwrite,
+        free=request.free_names(),
     )
-    checkpoints = Checkpoints(folder, described, request.overwrite, progress)
     # A run that resumes overwrites the model that the interrupted run left.
-    overwrite = request.overwrite or checkpoints.resumes
+    overwrite = request.overwrite or checkpoints.is_resuming
     check_output(folder, overwrite)
     return checkpoints, overwrite
 

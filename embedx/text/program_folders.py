@@ -20,9 +20,9 @@ def kind_of(folder: Path, names: Collection[str]) -> str:
 
         return "model" if is_model(folder) else ""
     if folder.name.endswith(".checkpoint"):
-        from embedx.training.checkpoint import is_checkpoint
+        from embedx.training.checkpoint_folder import is_checkpoint_folder
 
-        return "checkpoint" if is_checkpoint(folder) else ""
+        return "checkpoint" if is_checkpoint_folder(folder) else ""
     if "about.json" in names or "tokens.bin" in names:
         from embedx.text.corpus_writer import is_kept
 

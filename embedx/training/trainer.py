@@ -27,8 +27,9 @@ from embedx.runtime.interrupts import to_the_end
 from embedx.runtime.memory import MemoryPlan
 from embedx.runtime.progress import Progress
 from embedx.settings import Options, Record
-from embedx.training.checkpoint import Checkpoints, resumed_by
+from embedx.training.checkpoint import Checkpoints
 from embedx.training.guard import Guard
+from embedx.training.run_command import resume_command
 from embedx.training.schedule import Schedule
 from embedx.training.state import TrainState
 from embedx.training.strategy import Strategy, Tally
@@ -154,7 +155,7 @@ def run(
     if checkpoints is not None and ended_by is not None and work.next_step > 0:
         to_the_end(partial(checkpoints.take, work.state, wait=True))
     if isinstance(ended_by, LostClusterError):
-        raise _with_way_to_resume(ended_by, checkpoints)
+        raise _with_resume_command(ended_by, checkpoints)
     return work.outcome(ended_by)
 
 
@@ -184,13 +185,13 @@ def _train_until_over(work: "_Work") -> KeyboardInterrupt | LostClusterError | N
     return ended_by
 
 
-def _with_way_to_resume(
+def _with_resume_command(
     error: LostClusterError, checkpoints: Checkpoints | None
 ) -> LostClusterError:
     """The error of a lost cluster; where there is a checkpoint, it says how to resume from it."""
     if checkpoints is None or not checkpoints.states():
         return error
-    remedy = f"start it again, then `{resumed_by(checkpoints.output)}` continues the run"
+    remedy = f"start it again, then `{resume_command(checkpoints.output)}` continues the run"
     resumable = LostClusterError(error.problem, remedy)
     resumable.__cause__ = error
     return resumable
@@ -287,7 +288,7 @@ class _Work:
             self.state.include(part)
         if snapshot:
             self.state.restore(snapshot)
-        elif self.checkpoints is not None and self.checkpoints.resumes:
+        elif self.checkpoints is not None and self.checkpoints.is_resuming:
             self.checkpoints.restore(self.state)
         self.guard.begin(self.strategy, self.state, self.checkpoints)
         self.begin_report()
@@ -333,7 +334,7 @@ class _Work:
         """Have the threads train until they pause."""
         interval = self.progress.interval
         if self.checkpoints is not None:
-            interval = min(interval, self.checkpoints.request.every)
+            interval = min(interval, self.checkpoints.every)
         self.started_at = time.monotonic()
         self.pause_at = (self.epoch + 1) * self.schedule.n_chunks
         self.futures = [self.pool.submit(self.train, worker) for worker in self.strategy.workers]

@@ -8,7 +8,8 @@ import numpy as np
 from embedx.runtime.progress import Silent
 from embedx.tasks.requests import TrainRequest
 from embedx.training import checkpoint
-from embedx.training.checkpoint import Checkpoints, Command
+from embedx.training.checkpoint import Checkpoints
+from embedx.training.run_command import RunCommand
 from embedx.training.state import TrainState
 from tests.support import forked
 from tests.support.forked import environment
@@ -19,15 +20,27 @@ class Pair(NamedTuple):
     place: int
 
 
-def a_command(every=0.0, resumes=False, **arguments):
+def checkpoints_of(
+    output,
+    progress=None,
+    *,
+    every=math.inf,
+    resume=False,
+    overwrite=False,
+    kind=Checkpoints,
+    **arguments,
+):
+    """The checkpoints of `embedx train a.txt`, perhaps with other arguments, of a class `kind`."""
     arguments = {"corpora": ["a.txt"], "typed": {}, **arguments}
-    free = TrainRequest(corpora=[], typed=arguments["typed"]).free_names()
-    return Command("train", arguments, every, resumes, free)
-
-
-def checkpoints_of(folder, progress, *, every=math.inf, resumes=False):
-    """The checkpoints of a run whose output is `folder/out`."""
-    return Checkpoints(folder / "out", Command("train", {}, every, resumes), False, progress)
+    return kind(
+        output,
+        RunCommand("train", arguments),
+        progress or Silent(),
+        every=every,
+        resume=resume,
+        overwrite=overwrite,
+        free=TrainRequest(corpora=[], typed=arguments["typed"]).free_names(),
+    )
 
 
 def a_state(n=5, place=7):
@@ -58,7 +71,7 @@ def state_of(kept):
 
 def left_behind(output, identity=None, **arguments):
     """A checkpoint of a run that ended."""
-    writing = Checkpoints(output, a_command(**arguments), False, Silent())
+    writing = checkpoints_of(output, **arguments)
     writing.begin(lambda: identity or {})
     state, _ = a_state()
     writing.take(state, wait=True)
@@ -75,7 +88,7 @@ def arrays_of(folder):
 ENDED = """
 import os, sys
 from embedx.cli.app import main
-from embedx.training import checkpoint
+from embedx.training import checkpoint, state_file
 
 sent, moment = int(sys.argv[1]), sys.argv[2]
 
@@ -91,7 +104,7 @@ def ended(work):
 if moment == "after":
     checkpoint.Checkpoints._write = ended(checkpoint.Checkpoints._write)
 else:  # the state is complete, but has not its name yet
-    checkpoint.atomic.sync = ended(checkpoint.atomic.sync)
+    state_file.atomic.sync = ended(state_file.atomic.sync)
 sys.argv = ["embedx", *sys.argv[3:]]
 main()
 """

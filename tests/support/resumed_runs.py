@@ -9,11 +9,12 @@ import numpy as np
 from embedx.classification.settings import ClassifySettings
 from embedx.labeled.digits import digits
 from embedx.objectives import OBJECTIVES
-from embedx.runtime.progress import Silent
 from embedx.settings import settings_of
 from embedx.skipgram import run as skipgram
 from embedx.skipgram.configuration import configure
-from embedx.training.checkpoint import Checkpoints, Command
+from embedx.training.checkpoint import Checkpoints
+from embedx.training.state_file import read_state
+from tests.support.checkpoints import checkpoints_of
 from tests.support.label_training import train
 
 FEW = {"dim": 8, "threads": 1, "window": 2, "min_count": 1, "sample": 0}
@@ -42,10 +43,12 @@ def word_run(name, snapshot=None, **options):
 class FromSnapshot(Checkpoints):
     """Checkpoints that resume from a snapshot, and write nothing."""
 
-    resumes = True
+    is_resuming = True
+    resume = True
+    every = math.inf
 
     def __init__(self, snapshot):
-        self.snapshot, self.request = snapshot, Command("classify", {}, math.inf, True)
+        self.snapshot = snapshot
 
     def restore(self, state):
         state.restore(self.snapshot)
@@ -103,10 +106,9 @@ def assert_resumes(run, name, stop_after, steps, threads=(1, 1, 1), **options):
 def from_disk(state):
     """The values of a state, as a checkpoint of it has them."""
     with tempfile.TemporaryDirectory() as folder:
-        writing = Checkpoints(
-            Path(folder, "out"), Command("train", {}, math.inf, False), False, Silent()
-        )
+        writing = checkpoints_of(Path(folder, "out"))
         writing.take(state, wait=True)
-        values = writing._read(*writing.states(), state)["values"]
+        (file,) = writing.states()
+        values = read_state(file, state).values
         writing.remove()
     return values
