@@ -23,7 +23,7 @@ from embedx.kernels import stream_key
 from embedx.runtime.interrupts import to_the_end
 from embedx.runtime.memory import MemoryPlan, available_memory, n_bytes
 from embedx.runtime.progress import SILENT, Progress
-from embedx.settings import Options, Record
+from embedx.settings import Options
 from embedx.skipgram.configuration import Configuration, configure
 from embedx.skipgram.run import TrainedVectors, WordVectorsRun, read
 from embedx.skipgram.settings import CollapsedSettings
@@ -131,9 +131,6 @@ class CollapsedRun(WordVectorsRun):
 
     def _collapsed(self) -> CollapsedSettings:
         return self.config.collapsed or CollapsedSettings()
-
-    def _facts_of_pace(self, outcome: trainer.Outcome) -> Record:
-        return {}
 
 
 def train(

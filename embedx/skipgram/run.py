@@ -13,9 +13,8 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy import float32, float64, ndarray
 
-from embedx import objectives
 from embedx.engine import skipgram as engine, subwords
-from embedx.errors import DataError, DivergedError, Setting, Text
+from embedx.errors import Setting
 from embedx.evaluation import heldout
 from embedx.runtime.cores import usable_cores
 from embedx.runtime.interrupts import to_the_end
@@ -25,7 +24,19 @@ from embedx.runtime.random_streams import INITIAL_PARAMETERS
 from embedx.samplers.contract import Sampler
 from embedx.settings import Options, Record
 from embedx.skipgram.configuration import Configuration
-from embedx.skipgram.defaults import TEXT
+from embedx.skipgram.final_checks import (
+    check_finite,
+    compare_with_start,
+    divergence_on_heldout,
+    warn_of_loss,
+)
+from embedx.skipgram.preparation import (
+    check_has_pairs,
+    note_text,
+    prepared_sampler,
+    select_vocabulary,
+    with_held_out,
+)
 from embedx.skipgram.resolve import CountedText, resolve, warn_of_rate
 from embedx.skipgram.strategies import (
     SMALLER,
@@ -34,38 +45,25 @@ from embedx.skipgram.strategies import (
     Streamed,
     empty_tables,
 )
-from embedx.skipgram.unknown_words import report_unknown_words
+from embedx.skipgram.trained_model import has_centred_vectors, trained_model
 from embedx.text.cooccurrence import no_pair_kept
 from embedx.text.encode import Corpora, encode
 from embedx.text.encoded_corpus import EncodedCorpus
 from embedx.text.heldout import HeldOut, hold_out, n_pieces
 from embedx.text.ngrams import encoded
 from embedx.text.phrase_list import Phrases
-from embedx.text.phrases import phrases_of
-from embedx.text.segmentation import IN_WORDS, is_raw, note_if_raw, warn_if_unsegmented
 from embedx.text.settings import PhraseSettings
-from embedx.text.subsampling import TokenStream, context_words, has_pairs
-from embedx.text.vocabulary import Vocabulary, keep_probability, kept_counts, listed, select
+from embedx.text.subsampling import TokenStream, context_words
+from embedx.text.vocabulary import Vocabulary, keep_probability, kept_counts
 from embedx.training import life, trainer
 from embedx.training.checkpoint import Checkpoints, checksum
-from embedx.training.guard import SLACK
 from embedx.training.life import DiskNeeds, Size
 from embedx.training.schedule import Schedule
 from embedx.training.state import TrainState
 from embedx.training.strategy import Strategy, Tally, Wrap
 from embedx.vectors import model
-from embedx.vectors.subwords import Subwords
 
 FLOATS_AT_A_TIME = 1 << 23
-# What to do where training makes a model worse that it continues from.
-TRAIN_LESS: tuple[Text, ...] = (
-    "lower ",
-    Setting("learning_rate"),
-    " or ",
-    Setting("epochs"),
-    ", or train on the old and the new text together",
-)
-MAX_SOURCES_IN_MODEL = 20
 # A word with its count, in a model's folder, about.
 BYTES_PER_WORD = 12
 
@@ -148,15 +146,15 @@ class WordVectorsRun:
 
         Raises `EmbedxError` where the vocabulary is empty or no sentence has two words.
         """
-        _note_text(corpus, config, progress)
-        vocabulary, remap = _vocabulary(corpus, config, progress)
+        note_text(corpus, config, progress)
+        vocabulary, remap = select_vocabulary(corpus, config, progress)
         held_out = None
         if config.settings.heldout > 0:
             held_out = hold_out(corpus.tokens, remap, config.settings.heldout, len(vocabulary))
-            vocabulary = _with_held_out(vocabulary, held_out)
+            vocabulary = with_held_out(vocabulary, held_out)
         kept = kept_counts(vocabulary.trained_counts, config.vocabulary.sample)
         config.objective.prepare(kept)
-        sampler = _prepared_sampler(config, vocabulary, kept)
+        sampler = prepared_sampler(config, vocabulary, kept)
         settings = config.settings
         origins = config.origins
         if config.collapsed is not None:
@@ -170,20 +168,8 @@ class WordVectorsRun:
             origins = origins | origins_in_text
         config = replace(config, settings=settings)
         run = cls(corpus, config, vocabulary, remap, held_out, sampler, progress, origins)
-        run.check_has_pairs()
+        check_has_pairs(run.stream(), corpus, config.noun)
         return run
-
-    def check_has_pairs(self) -> None:
-        """Raise `DataError` if no sentence has two words of the vocabulary."""
-        if has_pairs(self.stream()):
-            return
-        names = [source["name"] for source in self.corpus.report["sources"]]
-        noun = self.config.noun
-        sentence = {"item": "session", "node": "walk"}.get(noun, "sentence")
-        problem = f"no {sentence} has two {noun}s of the vocabulary: there is nothing to train on"
-        write = f"write {sentence}s of several {noun}s, one a line, or lower "
-        remedy = (write, Setting("min_count"))
-        raise DataError(names[0] if names else "corpora", None, problem, remedy)
 
     @property
     def kept(self) -> ndarray:
@@ -256,7 +242,7 @@ class WordVectorsRun:
             "objective": (tables.state, tables.n_updates),
         }
         others: dict[str, Any] = {"subwords": (tables.parts, self.buckets)}
-        if self._has_centred_vectors():
+        if has_centred_vectors(self.config):
             others["centred vectors"] = (tables.inputs.rows,)
         return plan_memory({**state, **self.strategy.memory(), **others}, state)
 
@@ -430,197 +416,25 @@ class WordVectorsRun:
     def finish(self, outcome: trainer.Outcome) -> TrainedVectors:
         """The trained word vectors, scored on the held-out text."""
         outcome.check_trained(no_pair_kept() if outcome.tally.words else None)
-        to_the_end(self._check_finite)
+        rate = self.config.settings.learning_rate
+        to_the_end(lambda: check_finite(self.tables, rate))
         vectors = to_the_end(lambda: self.model(outcome))
         if self.heldout is None:
-            self._warn_of_loss(outcome)
+            warn_of_loss(outcome, self.config, self.corpus, self.progress)
         elif outcome.interrupted_by is None:
             metrics = to_the_end(self.heldout_metrics)
             vectors.facts["heldout"] = metrics
             if self.start_metrics is not None:
-                self._compare_with_start(metrics, self.start_metrics)
+                compare_with_start(metrics, self.start_metrics, self.progress)
             if self.config.objective.traits.calibrated and outcome.diverged is None:
-                outcome.diverged = self._divergence_on_heldout(metrics, outcome)
+                outcome.diverged = divergence_on_heldout(metrics, outcome, rate, self.progress)
         return TrainedVectors(vectors, outcome)
 
     def model(self, outcome: trainer.Outcome | None) -> model.WordVectors:
         """What was learned so far, as views of the tables; word vectors that are centred, or means
         of rows, are new.
         """
-        settings = self.config.settings
-        ngrams = settings.ngrams
-        tables = self._tables_of_model()
-        biases: dict[str, ndarray] = {}
-        if self._has_centred_vectors():
-            tables, scores_of_mean = _centred(tables, settings.dim)
-            biases = {"bias": scores_of_mean}
-        arrays = self._arrays(tables) | biases
-        ngram_vectors = None
-        if ngrams is not None:
-            ngram_vectors = Subwords(ngrams, arrays["ngram"], self.buckets)
-        return model.WordVectors(
-            self.vocabulary.words,
-            arrays,
-            counts=self.vocabulary.counts,
-            settings=self.config.record(),
-            facts=self._facts(outcome),
-            phrases=phrases_of(self.corpus),
-            subwords=ngram_vectors,
-        )
-
-    def _arrays(self, tables: engine.SkipGramTables) -> dict[str, ndarray]:
-        """The arrays of a model, by name."""
-        settings = self.config.settings
-        dim = settings.dim
-        arrays = {
-            "input": engine.input_vectors(tables)[:, :dim],
-            "output": tables.outputs.rows[:, :dim],
-        }
-        if settings.ngrams is not None:
-            word_parts, ngrams = np.split(tables.inputs.rows[:, :dim], [len(self.vocabulary)])
-            arrays |= {"word_part": word_parts, "ngram": ngrams, "ngram_bucket": self.buckets}
-        if settings.bias != "none":
-            arrays["bias"] = tables.outputs.rows[:, dim]
-        if self.vocabulary.held_out is not None:
-            arrays["heldout_counts"] = self.vocabulary.held_out
-        return arrays
-
-    def _has_centred_vectors(self) -> bool:
-        """Whether the word vectors of a model are centred: those of text, trained without biases,
-        that do not continue those of another model.
-        """
-        config = self.config
-        return config.kind == TEXT and config.settings.bias == "none" and config.start is None
-
-    def _tables_of_model(self) -> engine.SkipGramTables:
-        """The trained tables; anchored copies of them where training continues from a model."""
-        config = self.config
-        if config.start is None:
-            return self.tables
-        return config.start.anchored(
-            self.tables, self.vocabulary, config.objective, config.settings, self.buckets
-        )
-
-    def _facts(self, outcome: trainer.Outcome | None) -> Record:
-        """What a model records of its training."""
-        sources = self.corpus.report["sources"]
-        names = [source["name"] for source in sources if not source["skipped"]]
-        facts = {
-            "objective": self.config.objective.name,
-            **objectives.packages(self.config.objective.name, self.config.settings.sampler),
-            "corpus": self.corpus.key,
-            "data_hash": self.data_hash(),
-            "sources": names[:MAX_SOURCES_IN_MODEL],
-            "corpus_tokens": self.corpus.n_tokens,
-            "words": len(self.vocabulary),
-        }
-        start = self.config.start
-        if start is not None:
-            n_kept = len(start.model)
-            facts |= {"words_kept": n_kept, "words_added": len(self.vocabulary) - n_kept}
-        if outcome is not None:
-            facts |= {"pairs_trained": outcome.tally.pairs, **outcome.facts(self.loss_unit)}
-            facts |= self._facts_of_pace(outcome)
-        if self.origins:
-            facts["chosen"] = self.origins
-        if self.history:
-            facts["history"] = self.history
-        return facts
-
-    def _facts_of_pace(self, outcome: trainer.Outcome) -> Record:
-        """How many words were read, and how many a second."""
-        n_words = outcome.tally.words
-        return {
-            "words_trained": n_words,
-            "words_per_second": round(n_words / max(outcome.seconds, 1e-9)),
-        }
-
-    def _compare_with_start(self, metrics: dict[str, float], former: dict[str, float]) -> None:
-        """Report the held-out likelihood before and after; a warning where it fell."""
-        name = "log_likelihood"
-        text = (
-            f"held-out log-likelihood {former[name]:.4f} before training, {metrics[name]:.4f} now"
-        )
-        if metrics[name] < former[name]:
-            self.progress.warn(text, ": ", *TRAIN_LESS)
-        else:
-            self.progress.note(text)
-
-    def _warn_of_loss(self, outcome: trainer.Outcome) -> None:
-        """Warn of a loss that is not below that of a model of word frequencies alone."""
-        loss = outcome.final_loss
-        baseline = outcome.baseline_loss
-        if loss is None or baseline is None or loss < baseline or outcome.interrupted_by:
-            return
-        remedy: Text = ("train for more ", Setting("epochs"), " or on more data")
-        if self.config.kind == TEXT and is_raw(self.corpus, self.config.text):
-            advice = ("punctuation is attached to words: train with ", *IN_WORDS)
-            remedy = (*advice, ", or for more ", Setting("epochs"))
-        noun = self.config.noun
-        self.progress.warn(
-            f"the loss of {loss:.4f} is above that of {noun} frequencies alone, {baseline:.4f}: the"
-            f" vectors say little about {noun}s; ",
-            remedy,
-        )
-
-    def _check_finite(self) -> None:
-        """Raise `DivergedError` if a parameter is not finite."""
-        tables = (self.tables.inputs, self.tables.outputs)
-        if not all(np.isfinite(table.rows.sum(dtype=float64)) for table in tables):
-            rate = self.config.settings.learning_rate
-            remedy = ("try a smaller ", Setting("learning_rate"), f" than {rate:g}")
-            raise DivergedError("vectors are no longer finite at the end of training", remedy)
-
-    def _divergence_on_heldout(
-        self, metrics: dict[str, float], outcome: trainer.Outcome
-    ) -> DivergedError | None:
-        """The error of a model that predicts held-out text far worse than word frequencies do, or
-        no better after its rate was lowered. Warns of one that is no better, or better only after
-        its scores are divided by a temperature.
-        """
-        log_likelihood = metrics["log_likelihood"]
-        best = max(log_likelihood, metrics["calibrated"])
-        unigram = metrics["unigram"]
-        if best > unigram:
-            if log_likelihood <= unigram:
-                self.progress.warn(
-                    "the model does not beat the unigram baseline on held-out text"
-                    f" ({log_likelihood:.4f} and {unigram:.4f} nats a pair) unless its"
-                    f" scores are divided by a temperature ({best:.4f}): its probabilities are"
-                    " overconfident; try a smaller ",
-                    Setting("learning_rate"),
-                )
-            return None
-        rate = float(self.config.settings.learning_rate or 0)
-        lowered = ""
-        if outcome.lowered_rates:
-            rate = outcome.lowered_rates[-1]
-            lowered = ", to which the run was lowered"
-        problem = (
-            f"at the learning rate {rate:.3g}{lowered}, the model does not beat the unigram"
-            f" baseline on held-out text ({best:.4f} and {unigram:.4f} nats a pair)"
-        )
-        remedy = ("try another ", Setting("learning_rate"))
-        if outcome.lowered_rates or log_likelihood < unigram - SLACK:
-            return DivergedError(problem, remedy)
-        self.progress.warn(problem, "; ", remedy, ", or more ", Setting("epochs"))
-        return None
-
-
-def _centred(tables: engine.SkipGramTables, dim: int) -> tuple[engine.SkipGramTables, ndarray]:
-    """The tables with word vectors less their mean, and its scores, float32 (n_rows,): added as
-    biases, they leave all scores as they were.
-
-        h·w = (h - mean)·w + mean·w
-
-    Inputs that are trained without biases share a direction that stands for them. It tells nothing
-    about a word and blurs the cosines (eval/results/related.md).
-    """
-    mean = engine.input_vectors(tables)[:, :dim].mean(axis=0, dtype=float64).astype(float32)
-    rows = tables.inputs.rows.copy()
-    rows[:, :dim] -= mean
-    inputs = tables.inputs._replace(rows=rows)
-    return tables._replace(inputs=inputs), tables.outputs.rows[:, :dim] @ mean
+        return trained_model(self, outcome)
 
 
 def train(
@@ -674,63 +488,6 @@ def read(
     return encode(
         corpora, config.text, progress, cache_dir, phrases, threads=config.settings.threads
     )
-
-
-def _note_text(corpus: EncodedCorpus, config: Configuration, progress: Progress) -> None:
-    """Warn of text that is not segmented, and of an objective that is slow on words."""
-    objective = config.objective
-    if config.settings.subwords is None and config.kind == TEXT:
-        warn_if_unsegmented(corpus, progress)
-    if config.start is None and config.kind == TEXT:
-        note_if_raw(corpus, config.text, progress)
-    if objective.about.words_caution:
-        progress.warn(Setting("objective", objective.name), f": {objective.about.words_caution}")
-
-
-def _vocabulary(
-    corpus: EncodedCorpus, config: Configuration, progress: Progress
-) -> tuple[Vocabulary, ndarray]:
-    """The words that have vectors, and the word of each type of the corpus, int32 (n_types,), -1
-    where it is none.
-    """
-    settings = config.vocabulary
-    start = config.start
-    form = config.text.normalize
-    if start is None:
-        vocabulary, remap = select(corpus, settings, form)
-    else:
-        vocabulary, remap = start.vocabulary(corpus, settings)
-    n_tokens = int(corpus.counts[remap >= 0].sum())
-    size = f"{len(vocabulary):,} {config.noun}s"
-    progress.note(f"vocabulary: {size}, {n_tokens:,} of {corpus.n_tokens:,} tokens")
-    if settings.vocab is not None:
-        missing = set(listed(settings.vocab, form)) - set(vocabulary.words)
-        progress.note(
-            Setting("vocab", settings.vocab),
-            f": {len(missing):,} of its words are not in the text",
-        )
-    if start is not None:
-        has_bias = config.settings.bias != "none"
-        progress.note(start.summary(corpus, vocabulary, config.objective, has_bias))
-        if config.graph is None:
-            report_unknown_words(corpus, start.index, str(start.path), progress)
-    return vocabulary, remap
-
-
-def _prepared_sampler(config: Configuration, vocabulary: Vocabulary, kept: ndarray) -> Sampler:
-    """The sampler, with the counts that it draws words by."""
-    sampler = config.new_sampler()
-    counts = kept if config.draws_kept_words else vocabulary.trained_counts
-    sampler.prepare(counts, paths=config.objective.paths())
-    return sampler
-
-
-def _with_held_out(vocabulary: Vocabulary, held_out: HeldOut) -> Vocabulary:
-    """The vocabulary, with what is held out now and in the model that training continues from."""
-    counts = held_out.counts
-    if vocabulary.held_out is not None:
-        counts = counts + vocabulary.held_out
-    return replace(vocabulary, held_out=counts)
 
 
 def _write_uniform(vectors: ndarray, seed: int) -> None:

@@ -17,7 +17,8 @@ from embedx.settings import Record
 from embedx.skipgram import run as skipgram
 from embedx.skipgram.collapsed import CollapsedRun
 from embedx.skipgram.configuration import configure
-from embedx.skipgram.run import TRAIN_LESS, TrainedVectors, WordVectorsRun
+from embedx.skipgram.final_checks import TRAIN_LESS
+from embedx.skipgram.run import TrainedVectors, WordVectorsRun
 from embedx.skipgram.settings import SkipGramSettings
 from embedx.tasks.output import command_line, default_output
 from embedx.tasks.requests import TrainRequest

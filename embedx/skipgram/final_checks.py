@@ -1,0 +1,103 @@
+"""Checks at the end of a run: whether vectors are finite, and whether they predict the text better
+than the frequencies of words do.
+"""
+
+import numpy as np
+from numpy import float64
+
+from embedx.engine.skipgram import SkipGramTables
+from embedx.errors import DivergedError, Setting, Text
+from embedx.runtime.progress import Progress
+from embedx.skipgram.configuration import Configuration
+from embedx.skipgram.defaults import TEXT
+from embedx.text.encoded_corpus import EncodedCorpus
+from embedx.text.segmentation import IN_WORDS, is_raw
+from embedx.training.guard import SLACK
+from embedx.training.trainer import Outcome
+
+# What to do where training makes a model worse that it continues from.
+TRAIN_LESS: tuple[Text, ...] = (
+    "lower ",
+    Setting("learning_rate"),
+    " or ",
+    Setting("epochs"),
+    ", or train on the old and the new text together",
+)
+
+
+def check_finite(tables: SkipGramTables, rate: float | None) -> None:
+    """Raise `DivergedError` if a parameter is not finite."""
+    if not all(
+        np.isfinite(table.rows.sum(dtype=float64)) for table in (tables.inputs, tables.outputs)
+    ):
+        remedy = ("try a smaller ", Setting("learning_rate"), f" than {rate:g}")
+        raise DivergedError("vectors are no longer finite at the end of training", remedy)
+
+
+def warn_of_loss(
+    outcome: Outcome, config: Configuration, corpus: EncodedCorpus, progress: Progress
+) -> None:
+    """Warn of a loss that is not below that of a model of word frequencies alone."""
+    loss = outcome.final_loss
+    baseline = outcome.baseline_loss
+    if loss is None or baseline is None or loss < baseline or outcome.interrupted_by:
+        return
+    remedy: Text = ("train for more ", Setting("epochs"), " or on more data")
+    if config.kind == TEXT and is_raw(corpus, config.text):
+        advice = ("punctuation is attached to words: train with ", *IN_WORDS)
+        remedy = (*advice, ", or for more ", Setting("epochs"))
+    noun = config.noun
+    progress.warn(
+        f"the loss of {loss:.4f} is above that of {noun} frequencies alone, {baseline:.4f}: the"
+        f" vectors say little about {noun}s; ",
+        remedy,
+    )
+
+
+def compare_with_start(
+    metrics: dict[str, float], start_metrics: dict[str, float], progress: Progress
+) -> None:
+    """Report the held-out likelihood before and after; a warning if it fell."""
+    before = start_metrics["log_likelihood"]
+    now = metrics["log_likelihood"]
+    text = f"held-out log-likelihood {before:.4f} before training, {now:.4f} now"
+    if now < before:
+        progress.warn(text, ": ", *TRAIN_LESS)
+    else:
+        progress.note(text)
+
+
+def divergence_on_heldout(
+    metrics: dict[str, float], outcome: Outcome, learning_rate: float | None, progress: Progress
+) -> DivergedError | None:
+    """The error of a model that predicts held-out text far worse than word frequencies do, or
+    no better after its rate was lowered. Warns of one that is no better, or better only after
+    its scores are divided by a temperature.
+    """
+    log_likelihood = metrics["log_likelihood"]
+    best = max(log_likelihood, metrics["calibrated"])
+    unigram = metrics["unigram"]
+    if best > unigram:
+        if log_likelihood <= unigram:
+            progress.warn(
+                "the model does not beat the unigram baseline on held-out text"
+                f" ({log_likelihood:.4f} and {unigram:.4f} nats a pair) unless its"
+                f" scores are divided by a temperature ({best:.4f}): its probabilities are"
+                " overconfident; try a smaller ",
+                Setting("learning_rate"),
+            )
+        return None
+    rate = float(learning_rate or 0)
+    lowered = ""
+    if outcome.lowered_rates:
+        rate = outcome.lowered_rates[-1]
+        lowered = ", to which the run was lowered"
+    problem = (
+        f"at the learning rate {rate:.3g}{lowered}, the model does not beat the unigram"
+        f" baseline on held-out text ({best:.4f} and {unigram:.4f} nats a pair)"
+    )
+    remedy = ("try another ", Setting("learning_rate"))
+    if outcome.lowered_rates or log_likelihood < unigram - SLACK:
+        return DivergedError(problem, remedy)
+    progress.warn(problem, "; ", remedy, ", or more ", Setting("epochs"))
+    return None
