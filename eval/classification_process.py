@@ -191,7 +191,7 @@ def run(job: Job, data: Any, **other: Any) -> Any:
     objective = objectives.find(job["objective"])
     settings = ClassifySettings.from_options(options)
     wanted = RunSettings(objective(objective.Settings.from_options(options)), settings)
-    return life.train(ClassifierRun(data, wanted))
+    return life.train_model(ClassifierRun(data, wanted))
 
 
 def warm(job: Job, data: Any) -> None:

@@ -109,7 +109,7 @@ def measure(run: Run, job: Job) -> Result:
     made = new_objective(objectives.find(name), options)
     try:
         wanted = RunSettings(made, ClassifySettings.from_options(options))
-        trained = life.train(ClassifierRun(train, wanted))
+        trained = life.train_model(ClassifierRun(train, wanted))
     except Exception as error:
         return {"error": f"{type(error).__name__}: {error}"}
     metrics = trained.classifier.evaluate(test, threads=job["threads"])

@@ -17,8 +17,8 @@ from embedx.evaluation.labels import LabelMetrics
 from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.rules import chosen_labels, known_labels
 from embedx.training import life
+from embedx.training.outcome import Outcome
 from embedx.training.strategy import Tally
-from embedx.training.trainer import Outcome
 from eval import datasets
 from eval.papers_variants import VARIANTS
 from eval.records import Job
@@ -91,7 +91,9 @@ def fit(
     found = objective_called(objective)
     made = found(found.Settings.from_options(options))
     wanted = RunSettings(made, ClassifySettings.from_options(options), options)
-    return life.train(ClassifierRun(training, wanted, start=start, watch=watch, wrap=unguarded))
+    return life.train_model(
+        ClassifierRun(training, wanted, start=start, watch=watch, wrap=unguarded)
+    )
 
 
 def objective_called(name: str) -> Any:

@@ -165,13 +165,13 @@ def stop_after(monkeypatch):
     from embedx.runtime.progress import Silent
     from embedx.training import trainer
 
-    original = trainer._Work._take
+    original = trainer._Training._take_step
 
     def taking_at_most(n):
         def take(self):
-            if self.next_step >= n and not self.stop:
+            if self.next_step >= n and not self.is_stopped:
                 os.kill(os.getpid(), signal.SIGINT)
-                while not self.stop:
+                while not self.is_stopped:
                     time.sleep(0.001)
             return original(self)
 
@@ -180,7 +180,8 @@ def stop_after(monkeypatch):
     def stop(n):
         # seconds until a signal that another thread caught is noticed
         monkeypatch.setattr(Silent, "interval", 0.05)
-        monkeypatch.setattr(trainer._Work, "_take", original if n is None else taking_at_most(n))
+        take = original if n is None else taking_at_most(n)
+        monkeypatch.setattr(trainer._Training, "_take_step", take)
 
     return stop
 

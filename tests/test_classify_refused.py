@@ -20,8 +20,8 @@ from embedx.runtime.memory import NoMemoryError
 from embedx.runtime.progress import Silent
 from embedx.tasks.labels import LabelTask
 from embedx.tasks.requests import ClassifyRequest
+from embedx.training.outcome import Outcome
 from embedx.training.strategy import Tally
-from embedx.training.trainer import Outcome
 from tests.support.classify_runs import REPRESENTATIVES, TINY, of, run
 from tests.support.commands import invoke
 from tests.support.label_training import train

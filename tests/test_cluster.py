@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import reference
 
-from embedx.distributed import connection, run
+from embedx.distributed import connection, strategy as distributed_strategy
 from embedx.distributed.connection import Size
 from embedx.distributed.merging import (
     DAMPING_PER_RATE,
@@ -333,7 +333,7 @@ class Counting(Strategy):
 
     def compile(self, progress): ...
 
-    def train(self, worker, epoch, chunk, rate):
+    def train_chunk(self, worker, epoch, chunk, rate):
         self.table.rows[chunk, 0] += 1
         return Tally(1.0, 1, 10)
 
@@ -364,8 +364,8 @@ def run_on(monkeypatch, fails=lambda number, method: False, epochs=3, workers=3,
         clusters.append(LocalWorkers(*arguments, fails=fails))
         return clusters[-1]
 
-    monkeypatch.setattr(run, "Workers", new)
-    strategy = run.Distributed(inner, CountingPlan(), Size(workers, 2), per_range)
+    monkeypatch.setattr(distributed_strategy, "Workers", new)
+    strategy = distributed_strategy.Distributed(inner, CountingPlan(), Size(workers, 2), per_range)
     schedule = Schedule(0.1, strategy.n_chunks, 230, epochs)
     outcome = trainer.run(strategy, schedule, Silent())
     return inner, outcome, clusters[0]
@@ -377,7 +377,7 @@ def test_workers_train_every_chunk_of_every_pass_once(monkeypatch):
     assert outcome.tally.words == 3 * 230
 
 
-@pytest.mark.parametrize(("method", "times"), [("train", (4, 9)), ("merge", (5,))])
+@pytest.mark.parametrize(("method", "times"), [("train_range", (4, 9)), ("merge", (5,))])
 def test_ranges_of_a_lost_worker_are_trained_by_another(monkeypatch, method, times):
     inner, outcome, workers = run_on(monkeypatch, lost_at(method, *times))
     assert workers.n_lost == len(times)
@@ -388,10 +388,14 @@ def test_ranges_of_a_lost_worker_are_trained_by_another(monkeypatch, method, tim
 
 
 def test_the_learning_rate_falls_over_ranges(monkeypatch):
-    rates, train = {}, Counting.train
-    monkeypatch.setattr(
-        Counting, "train", lambda self, *at: rates.__setitem__(at[2], at[3]) or train(self, *at)
-    )
+    rates = {}
+    train_chunk = Counting.train_chunk
+
+    def recorded(self, worker, epoch, chunk, rate):
+        rates[chunk] = rate
+        return train_chunk(self, worker, epoch, chunk, rate)
+
+    monkeypatch.setattr(Counting, "train_chunk", recorded)
     run_on(monkeypatch, epochs=1, workers=1)
     assert [rates[chunk] for chunk in range(23)] == pytest.approx(
         [0.1 * (1 - chunk // 2 / 12) for chunk in range(23)]
@@ -420,11 +424,11 @@ def test_threads_continue_with_the_next_range():
         in_use.remove(memory)
         return Tally(1.0, 1, 10)
 
-    inner.train = train
+    inner.train_chunk = train
     with ThreadPoolExecutor(2) as pool:
-        first = pool.submit(worker.train, 0, range(2), 0.1)
+        first = pool.submit(worker.train_range, 0, range(2), 0.1)
         assert begun.wait(20)
-        second = pool.submit(worker.train, 0, range(2, 5), 0.1)
+        second = pool.submit(worker.train_range, 0, range(2, 5), 0.1)
         assert (first.result(20)[0].words, second.result(20)[0].words) == (20, 30)
     assert inner.table.rows[:, 0].tolist() == [1.0] * 5 + [0.0] * 18
 

@@ -252,7 +252,7 @@ class Losing(Strategy):
 
     def compile(self, progress): ...
 
-    def train(self, worker, epoch, chunk, rate):
+    def train_chunk(self, worker, epoch, chunk, rate):
         if self.rows[0] == 4:
             raise LostClusterError("the head at 10.0.0.1:6379 is lost")
         self.rows += 1

@@ -15,12 +15,12 @@ from embedx.classification.classifier import Classifier
 from embedx.classification.objective_choice import RunSettings
 from embedx.classification.run import ClassifierRun
 from embedx.classification.settings import ClassifySettings
-from embedx.distributed import run
+from embedx.distributed import strategy as distributed_strategy
 from embedx.distributed.connection import Size
 from embedx.distributed.examples import update_rates
 from embedx.distributed.predict import Predictor
-from embedx.distributed.run import Distributed
 from embedx.distributed.settings import ClusterSettings
+from embedx.distributed.strategy import Distributed
 from embedx.errors import InapplicableError, Setting
 from embedx.labeled.data import DataSchema
 from embedx.labeled.digits import digits
@@ -55,8 +55,8 @@ def cluster(monkeypatch):
             nodes.groups.append(LocalWorkers(*arguments, fails=fails))
             return nodes.groups[-1]
 
-        monkeypatch.setattr(run, "Distributed", training)
-        monkeypatch.setattr(run, "Workers", workers_of)
+        monkeypatch.setattr(distributed_strategy, "Distributed", training)
+        monkeypatch.setattr(distributed_strategy, "Workers", workers_of)
         return nodes
 
     return new
@@ -87,7 +87,7 @@ def test_labels_are_trained_to_the_last_bit_as_on_one_machine(name, cluster):
     assert together.facts["cluster"]["workers"] == 3
 
 
-@pytest.mark.parametrize("method", ["train", "merge"])
+@pytest.mark.parametrize("method", ["train_range", "merge"])
 def test_labels_of_lost_workers_are_trained_by_others(method, cluster):
     data, options = topics(n_labels=200), {"weights": "tree", "leaf_size": 4, "arity": 4}
     nodes = cluster(fails=lost_at(method, 2, 4))
@@ -193,7 +193,7 @@ def test_weight_decay_is_as_strong_as_on_one_machine(cluster):
 
 def test_the_examples_of_lost_workers_are_trained_by_others(cluster):
     data, test = digits(1500, 500)
-    nodes = cluster(merge_every=100, fails=lost_at("train", 3, 20, 21), distributed=InTurns)
+    nodes = cluster(merge_every=100, fails=lost_at("train_range", 3, 20, 21), distributed=InTurns)
     together, trained = quality("softmax", data, test, nodes, epochs=10, calibration=0.0)
     assert nodes.groups[0].n_lost == 3
     assert trained.outcome.tally.words == 15_000

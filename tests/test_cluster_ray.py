@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from embedx.classification import classifier
-from embedx.distributed import connection, predict, ray_backend, run
+from embedx.distributed import connection, predict, ray_backend, strategy as distributed_strategy
 from embedx.distributed.parameters import ParameterReplica, Parameters
-from embedx.distributed.run import by_workers
 from embedx.distributed.settings import ClusterSettings
+from embedx.distributed.strategy import by_workers
 from embedx.errors import InapplicableError, SettingError
 from embedx.labeled.digits import digits
 from embedx.objectives import OBJECTIVES
@@ -77,7 +77,7 @@ def test_two_workers_learn_what_one_machine_does_and_a_killed_or_hanging_one_cos
         ):
             os.kill(process, signal_number)
 
-    monkeypatch.setattr(run, "MIN_SECONDS_TO_WAIT", 2.0)
+    monkeypatch.setattr(distributed_strategy, "MIN_SECONDS_TO_WAIT", 2.0)
     watching = Watching(0.3, lose)
     model = trained(two_topics, cluster, watching, heldout=0.05)
     with contextlib.suppress(ProcessLookupError):  # Ray may have ended it

@@ -74,7 +74,7 @@ class Bowl(Strategy):
     def compile(self, progress):
         pass
 
-    def train(self, worker, epoch, chunk, rate):
+    def train_chunk(self, worker, epoch, chunk, rate):
         loss = float((self.w**2).sum() / 2)
         self.w -= rate * self.w
         step = epoch * self.n_chunks + chunk
@@ -92,7 +92,7 @@ class Bowl(Strategy):
         return state
 
     def sampled_loss(self):
-        return self.train(0, 0, 0, 0.0).mean_loss
+        return self.train_chunk(0, 0, 0, 0.0).mean_loss
 
     def baseline_loss(self):
         self.w[:] = 4.0
@@ -160,10 +160,10 @@ def test_a_state_with_a_lock_is_checked_during_training(monkeypatch):
         return looked(self, share, *others)
 
     class Held(Bowl):
-        def train(self, worker, epoch, chunk, rate):
+        def train_chunk(self, worker, epoch, chunk, rate):
             if (epoch, chunk) == (0, 0) and rate > 0:
                 assert both.wait(20)
-            return super().train(worker, epoch, chunk, rate)
+            return super().train_chunk(worker, epoch, chunk, rate)
 
         def state(self):
             state = super().state()
@@ -258,7 +258,7 @@ def test_exploding_parameters_are_noticed_although_the_loss_is_flat():
         strategy.w *= 1 + 1e3 * rate
         return Tally(10.0, 10, 100)
 
-    strategy.train = flat
+    strategy.train_chunk = flat
     strategy.sampled_loss = strategy.baseline_loss = lambda: 1.0
     with refused(kind=DivergedError, quoting="1e+15"):
         walk(strategy, 1e12)
@@ -283,13 +283,13 @@ def test_a_time_budget_is_kept_by_a_rolled_back_run(monkeypatch):
         trainer, "time", type("Clock", (), {"monotonic": staticmethod(lambda: now[0])})
     )
     strategy = Bowl(spoiled_from=30, spoils_above_rate=0.05)
-    train = strategy.train
+    train_chunk = strategy.train_chunk
 
     def timed(worker, epoch, chunk, rate):
         now[0] += 1 / 64 if rate else 0
-        return train(worker, epoch, chunk, rate)
+        return train_chunk(worker, epoch, chunk, rate)
 
-    strategy.train = timed
+    strategy.train_chunk = timed
     schedule = Schedule(0.1, 40, 4000, 1, time_budget=100 / 64, shape="constant")
     outcome = trainer.run(strategy, schedule, Silent())
     assert len(strategy.rates) == 100

@@ -206,7 +206,7 @@ def test_an_interrupted_run_resumes_to_the_same_model(tmp_path, stop_after, monk
     data = topics()
     whole = trained(data, **options)
     count = 0
-    train_tile = labelwise.LabelwiseTraining.train
+    train_tile = labelwise.LabelwiseTraining.train_chunk
 
     def interrupted(self, *arguments):
         nonlocal count
@@ -216,7 +216,7 @@ def test_an_interrupted_run_resumes_to_the_same_model(tmp_path, stop_after, monk
         count += 1
         return train_tile(self, *arguments)
 
-    monkeypatch.setattr(labelwise.LabelwiseTraining, "train", interrupted)
+    monkeypatch.setattr(labelwise.LabelwiseTraining, "train_chunk", interrupted)
     checkpoints = checkpoints_of(tmp_path / "model")
     progress = Notes()
     with contextlib.suppress(KeyboardInterrupt):  # raised where there is no model yet

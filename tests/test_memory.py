@@ -319,13 +319,13 @@ def test_a_classifier_trains_by_as_many_threads_as_have_memory(weights, monkeypa
         memory, "available_memory", lambda: int(sum(needs.values()) - 2.5 * one_thread)
     )
     again = ClassifierRun(data, RunSettings(ova(), settings(weights=weights, threads=None)))
-    assert life.allocated(again).needs["threads"] == one_thread
+    assert life.allocate(again).needs["threads"] == one_thread
     assert again.settings.threads == 1
     assert again.origins["threads"] == "memory of a thread"
     with_four_threads = ClassifierRun(
         data, RunSettings(ova(), settings(weights=weights, threads=4))
     )
-    assert not life.allocated(with_four_threads).fits
+    assert not life.allocate(with_four_threads).fits
 
 
 def test_what_does_not_fit_is_refused_before_training(two_topics, monkeypatch):

@@ -33,7 +33,7 @@ class TrainedBy(Strategy):
     def compile(self, progress):
         pass
 
-    def train(self, worker, epoch, chunk, rate):
+    def train_chunk(self, worker, epoch, chunk, rate):
         return self.kernel(worker, epoch, chunk, rate)
 
     def state(self):

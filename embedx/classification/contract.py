@@ -16,8 +16,8 @@ from embedx.runtime.memory import MemoryPlan
 from embedx.runtime.progress import Progress
 from embedx.samplers.contract import Sampler
 from embedx.samplers.search import IndexSettings
-from embedx.training import trainer
 from embedx.training.checkpoint import Checkpoints
+from embedx.training.outcome import Outcome
 from embedx.training.strategy import Wrap
 
 
@@ -65,5 +65,5 @@ class Trainer(Protocol):
 
     def train(
         self, history: History, plan: MemoryPlan, checkpoints: Checkpoints | None, wrap: Wrap | None
-    ) -> trainer.Outcome:
+    ) -> Outcome:
         """Train the classifier of the history."""

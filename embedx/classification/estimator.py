@@ -298,7 +298,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             wanted = RunSettings(objective, settings, options, given_names(typed))
             run = ClassifierRun(data, wanted, progress, start=start)
             run.origins |= origins or {}
-            trained = life.train(run)
+            trained = life.train_model(run)
         self._keep(trained, data.is_sparse)
         trained.outcome.raise_reason()
         if by_lbfgs and self.n_iter_ >= settings.max_iterations:

@@ -41,7 +41,7 @@ These ask for them, or for the strategy that trained it:
     held_out.py               no temperature where not all labels have scores
     model_folder.py           the arrays of a folder
     labelwise.py, trainers.py the trainer
-    distributed/run.py        what the workers of a cluster train
+    distributed/strategy.py   what the workers of a cluster train
     distributed/tiles.py      the same, where labels are trained one after another
 """
 

@@ -46,6 +46,7 @@ from embedx.runtime.memory import THREADS, MemoryPlan, plan_memory
 from embedx.runtime.progress import Progress
 from embedx.training import trainer
 from embedx.training.checkpoint import Checkpoints
+from embedx.training.outcome import Outcome
 from embedx.training.schedule import Schedule
 from embedx.training.state import TrainState
 from embedx.training.strategy import Strategy, Tally, Wrap
@@ -283,7 +284,7 @@ class LabelwiseTraining(Strategy):
         assert best is not None
         return best.node
 
-    def train(self, worker: Any, epoch: int, chunk: int, rate: float) -> Tally:
+    def train_chunk(self, worker: Any, epoch: int, chunk: int, rate: float) -> Tally:
         bounds = self.levels[epoch][1].tiles
         if chunk >= len(bounds) or chunk in self.done:
             return Tally()
@@ -422,7 +423,7 @@ class LabelwiseTrainer:
         plan: MemoryPlan,
         checkpoints: Checkpoints | None,
         wrap: Wrap | None,
-    ) -> trainer.Outcome:
+    ) -> Outcome:
         """Train the classifier of the history, by the strategy or its wrapped form."""
         strategy = self.strategy
         training: Strategy = wrap(strategy) if wrap else strategy
@@ -477,7 +478,7 @@ class LabelwiseTrainer:
             "interrupted: the model and its loss are of the labels and trees trained so far"
         )
 
-    def _summarise(self, outcome: trainer.Outcome) -> None:
+    def _summarise(self, outcome: Outcome) -> None:
         """Count epochs over the data instead of levels.
 
         There is no loss curve, because each part of the run trains other labels.
@@ -489,7 +490,7 @@ class LabelwiseTrainer:
         outcome.tally = Tally(strategy.loss * n, n, round(n * outcome.epochs))
         outcome.curve = []
 
-    def _hand_over(self, history: History, outcome: trainer.Outcome) -> None:
+    def _hand_over(self, history: History, outcome: Outcome) -> None:
         """Give the classifier its trees."""
         arrays = self.strategy.arrays()
         if self.anchor is not None:

@@ -234,7 +234,7 @@ class MinibatchTraining(Strategy):
             self.order_of(epoch), epoch, start, stop, float32(rate), float(self.clock[0]), key
         )
 
-    def train(self, worker: Any, epoch: int, chunk: int, rate: float) -> Tally:
+    def train_chunk(self, worker: Any, epoch: int, chunk: int, rate: float) -> Tally:
         start = chunk * self.chunk
         stop = min(start + self.chunk, self.n)
         loss, terms, advance = self.train_examples(worker, self.chunk_of(epoch, start, stop, rate))

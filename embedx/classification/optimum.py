@@ -15,8 +15,8 @@ from embedx.engine.loading import compile_function
 from embedx.errors import DivergedError, Setting
 from embedx.kernels.batch import COEFFICIENTS_64
 from embedx.runtime.memory import MemoryPlan, available_memory
-from embedx.training import trainer
 from embedx.training.checkpoint import Checkpoints
+from embedx.training.outcome import Outcome
 from embedx.training.strategy import Tally, Wrap
 
 
@@ -52,7 +52,7 @@ class OptimumTrainer:
         plan: MemoryPlan,
         checkpoints: Checkpoints | None,
         wrap: Wrap | None,
-    ) -> trainer.Outcome:
+    ) -> Outcome:
         """Train the classifier of the history, without checkpoints."""
         progress = history.progress
         plan.report(progress)
@@ -83,7 +83,7 @@ class OptimumTrainer:
         self._hand_over(history, optimum)
         history.note(optimum.iterations - 1, optimum.loss, seconds)
         n_examples = self.features.shape[0] * optimum.iterations
-        return trainer.Outcome(
+        return Outcome(
             Tally(optimum.loss * n_examples, n_examples, n_examples),
             seconds,
             float(optimum.iterations),

@@ -46,9 +46,10 @@ from embedx.runtime.progress import SILENT, Progress
 from embedx.samplers.contract import Sampler, pairs_of
 from embedx.samplers.search import index_settings
 from embedx.storage.schema import row_blocks
-from embedx.training import life, trainer
+from embedx.training import life
 from embedx.training.checkpoint import Checkpoints
 from embedx.training.life import DiskNeeds, Size
+from embedx.training.outcome import Outcome
 from embedx.training.strategy import Wrap
 
 # What is learned from held-out rows: names of arrays and of facts of a classifier.
@@ -74,7 +75,7 @@ class TrainedClassifier:
     """
 
     classifier: Classifier
-    outcome: trainer.Outcome
+    outcome: Outcome
     optimizer_state: dict[str, ndarray] = dataclasses.field(default_factory=dict)
 
     @property
@@ -402,7 +403,7 @@ class ClassifierRun:
 
     # ---- train
 
-    def train(self, plan: MemoryPlan, checkpoints: Checkpoints | None) -> trainer.Outcome:
+    def train(self, plan: MemoryPlan, checkpoints: Checkpoints | None) -> Outcome:
         """Train the classifier."""
         self.history = History(
             self.classifier,
@@ -416,7 +417,7 @@ class ClassifierRun:
 
     # ---- finish
 
-    def finish(self, outcome: trainer.Outcome) -> TrainedClassifier:
+    def finish(self, outcome: Outcome) -> TrainedClassifier:
         """The trained classifier, with what it learns from the rows that were held out.
 
         It is trained again, on all rows, where it `is_refitted`.
@@ -470,7 +471,7 @@ class ClassifierRun:
         )
 
     def _trained_without_labels(
-        self, outcome: trainer.Outcome
+        self, outcome: Outcome
     ) -> tuple[list[WithoutGroup], BaseException | None]:
         """Classifiers that do not know some labels, and the interrupt that ended the run.
 
@@ -487,7 +488,7 @@ class ClassifierRun:
                 self.wanted, objective=objective, settings=self._settings_without_held_out()
             )
             try:
-                trained = life.train(ClassifierRun(group.training, wanted))
+                trained = life.train_model(ClassifierRun(group.training, wanted))
             except KeyboardInterrupt as interrupt:
                 return [], interrupt
             except EmbedxError as error:
@@ -565,7 +566,7 @@ class ClassifierRun:
         wanted = dataclasses.replace(self.wanted, settings=settings)
         on_all_rows = ClassifierRun(self.data, wanted, self.progress, wrap=self.wrap)
         try:
-            again = life.train(on_all_rows)
+            again = life.train_model(on_all_rows)
             ended: BaseException | None = again.outcome.interrupted_by or again.outcome.diverged
         except (KeyboardInterrupt, DivergedError) as error:
             ended = error

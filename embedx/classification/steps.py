@@ -19,6 +19,7 @@ from embedx.runtime.memory import MemoryPlan
 from embedx.samplers.contract import FILTER_SIZE
 from embedx.training import trainer
 from embedx.training.checkpoint import Checkpoints, checksum
+from embedx.training.outcome import Outcome
 from embedx.training.schedule import Schedule
 from embedx.training.strategy import Strategy, Tally, Wrap
 
@@ -70,7 +71,7 @@ class StepTrainer:
         plan: MemoryPlan,
         checkpoints: Checkpoints | None,
         wrap: Wrap | None,
-    ) -> trainer.Outcome:
+    ) -> Outcome:
         """Train the classifier of the history, by the strategy or by what `wrap` makes of it."""
         strategy = self.strategy
         self.initialise()

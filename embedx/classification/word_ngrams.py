@@ -97,6 +97,6 @@ def _is_right(data: Labeled, n: int, objective: str | None, options: Options) ->
         wanted.settings, validation=None, calibration=0.0, neighbours=NONE, threads=1
     )
     own = dataclasses.replace(wanted, settings=settings, given_names=given_names(options))
-    trained = life.train(ClassifierRun(training, own, SILENT))
+    trained = life.train_model(ClassifierRun(training, own, SILENT))
     _, is_right = predictions(trained.classifier, unseen).first
     return is_right.astype(float64)

@@ -69,7 +69,7 @@ class Worker:
             self.free.put(workspace)
         return platform.node(), os.getpid(), installed_version()
 
-    def train(self, epoch: int, chunks: range, rate: float) -> tuple[Tally, float]:
+    def train_range(self, epoch: int, chunks: range, rate: float) -> tuple[Tally, float]:
         """Train chunks of an epoch at a learning rate; return the tally, and the seconds since the
         first chunk.
 
@@ -85,7 +85,7 @@ class Worker:
         began = time.monotonic()
         workspace = self.free.get()
         with self.replica.training:
-            done = self.strategy.train(workspace, epoch, chunk, rate) or Tally()
+            done = self.strategy.train_chunk(workspace, epoch, chunk, rate) or Tally()
         self.free.put(workspace)
         with self.lock:
             self.n_trained += done.words

@@ -27,6 +27,7 @@ from embedx.runtime.interrupts import to_the_end
 from embedx.runtime.progress import Progress
 from embedx.training import trainer
 from embedx.training.checkpoint import Checkpoints
+from embedx.training.outcome import Outcome
 from embedx.training.schedule import Schedule
 from embedx.training.state import TrainState
 from embedx.training.strategy import Strategy, Tally
@@ -118,7 +119,7 @@ class Descent(Strategy):
 
     def run(
         self, snapshot: Mapping[str, Any] | None = None, checkpoints: Checkpoints | None = None
-    ) -> trainer.Outcome:
+    ) -> Outcome:
         """Take all steps. After Ctrl-C or at the end of the time budget, the tables are those after
         the last whole iteration.
 
@@ -154,7 +155,7 @@ class Descent(Strategy):
     def interrupt(self) -> None:
         self.interrupted = True
 
-    def train(self, worker: Any, epoch: int, chunk: int, rate: float) -> Tally | None:
+    def train_chunk(self, worker: Any, epoch: int, chunk: int, rate: float) -> Tally | None:
         """Run iteration epoch + 1: one step of the inputs, one of the outputs, each at its own
         rate. `rate` is not used.
         """

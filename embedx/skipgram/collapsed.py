@@ -31,9 +31,10 @@ from embedx.skipgram.strategies import SMALLER
 from embedx.text import cooccurrence
 from embedx.text.cooccurrence import Counts
 from embedx.text.encode import Corpora
-from embedx.training import life, trainer
+from embedx.training import life
 from embedx.training.checkpoint import Checkpoints
 from embedx.training.life import Size
+from embedx.training.outcome import Outcome
 from embedx.training.strategy import Tally
 from embedx.vectors import model
 
@@ -76,7 +77,7 @@ class CollapsedRun(WordVectorsRun):
         needs = {"tables": tables, "gradients": COPIES_OF_TABLES * tables + blocks}
         return MemoryPlan(needs, 0, available_memory())
 
-    def train(self, plan: MemoryPlan, checkpoints: Checkpoints | None) -> trainer.Outcome:
+    def train(self, plan: MemoryPlan, checkpoints: Checkpoints | None) -> Outcome:
         """Count all pairs, train an epoch by streaming, and take full gradient steps from there.
 
         Ctrl-C and the end of the time budget end it with the vectors that were last found to be
@@ -100,7 +101,7 @@ class CollapsedRun(WordVectorsRun):
         ) as counts:
             return self._train_on(counts, checkpoints)
 
-    def _train_on(self, counts: Counts, checkpoints: Checkpoints | None) -> trainer.Outcome:
+    def _train_on(self, counts: Counts, checkpoints: Checkpoints | None) -> Outcome:
         warm_start = self._collapsed().warm_start
         is_resuming = checkpoints is not None and checkpoints.is_resuming
         warm = None
@@ -113,14 +114,14 @@ class CollapsedRun(WordVectorsRun):
             self.descent.watch = lambda iteration: watch(self.model(None), iteration)
         self.loss_unit = self.descent.loss_unit
         if warm is not None and warm.interrupted_by is not None:
-            return trainer.Outcome(Tally(), seconds, 0, None, warm.interrupted_by)
+            return Outcome(Tally(), seconds, 0, None, warm.interrupted_by)
         outcome = self.descent.run(self.snapshot, checkpoints)
         outcome.seconds += seconds
         if warm is None and outcome.epochs == 0:
             dataclasses.replace(outcome, final_loss=None).check_trained()
         return outcome
 
-    def finish(self, outcome: trainer.Outcome) -> TrainedVectors:
+    def finish(self, outcome: Outcome) -> TrainedVectors:
         """The trained word vectors, scored on the held-out text."""
         vectors = self.model(outcome)
         history = [dataclasses.asdict(iteration) for iteration in self.descent.history]
@@ -153,10 +154,10 @@ def train(
         run.cache_dir = cache_dir
         run.watch = watch
         run.snapshot = snapshot
-        return life.train(run, checkpoints)
+        return life.train_model(run, checkpoints)
 
 
-def _warm_start(run: WordVectorsRun, objective: str) -> trainer.Outcome:
+def _warm_start(run: WordVectorsRun, objective: str) -> Outcome:
     """Give the run the tables after one epoch of streaming with an objective; its outcome.
 
     That objective's scores mean what its `log_probability` says; what it gives to scores of zero is

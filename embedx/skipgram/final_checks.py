@@ -13,7 +13,7 @@ from embedx.skipgram.defaults import TEXT
 from embedx.text.encoded_corpus import EncodedCorpus
 from embedx.text.segmentation import IN_WORDS, is_raw
 from embedx.training.guard import SLACK
-from embedx.training.trainer import Outcome
+from embedx.training.outcome import Outcome
 
 # What to do where training makes a model worse that it continues from.
 TRAIN_LESS: tuple[Text, ...] = (

@@ -58,6 +58,7 @@ from embedx.text.vocabulary import Vocabulary, keep_probability, kept_counts
 from embedx.training import life, trainer
 from embedx.training.checkpoint import Checkpoints, checksum
 from embedx.training.life import DiskNeeds, Size
+from embedx.training.outcome import Outcome
 from embedx.training.schedule import Schedule
 from embedx.training.state import TrainState
 from embedx.training.strategy import Strategy, Tally, Wrap
@@ -95,7 +96,7 @@ class TrainedVectors:
     """A trained model and how its training went."""
 
     vectors: model.WordVectors
-    outcome: trainer.Outcome
+    outcome: Outcome
 
     @property
     def model(self) -> model.WordVectors:
@@ -319,7 +320,7 @@ class WordVectorsRun:
 
     # ---- train
 
-    def train(self, plan: MemoryPlan, checkpoints: Checkpoints | None) -> trainer.Outcome:
+    def train(self, plan: MemoryPlan, checkpoints: Checkpoints | None) -> Outcome:
         """Train the tables from their initial values, in place."""
         self.initialise()
         if self.config.start is not None and self.heldout is not None:
@@ -413,7 +414,7 @@ class WordVectorsRun:
 
     # ---- finish
 
-    def finish(self, outcome: trainer.Outcome) -> TrainedVectors:
+    def finish(self, outcome: Outcome) -> TrainedVectors:
         """The trained word vectors, scored on the held-out text."""
         outcome.check_trained(no_pair_kept() if outcome.tally.words else None)
         rate = self.config.settings.learning_rate
@@ -430,7 +431,7 @@ class WordVectorsRun:
                 outcome.diverged = divergence_on_heldout(metrics, outcome, rate, self.progress)
         return TrainedVectors(vectors, outcome)
 
-    def model(self, outcome: trainer.Outcome | None) -> model.WordVectors:
+    def model(self, outcome: Outcome | None) -> model.WordVectors:
         """What was learned so far, as views of the tables; word vectors that are centred, or means
         of rows, are new.
         """
@@ -455,13 +456,13 @@ def train(
     checkpoints  keep its state on disk
     callbacks    are called after each epoch, and may end the training
 
-    Raises as `embedx.training.life.train` does; Ctrl-C is raised if nothing was learned.
+    Raises as `embedx.training.life.train_model` does; Ctrl-C is raised if nothing was learned.
     """
     with read(corpora, config, progress, cache_dir) as corpus:
         run = WordVectorsRun.prepared(corpus, config, progress)
         run.snapshot = snapshot
         run.callbacks = tuple(callbacks)
-        return life.train(run, checkpoints)
+        return life.train_model(run, checkpoints)
 
 
 def read(

@@ -196,7 +196,7 @@ class Streamed(Strategy):
             engine.train_chunk, self.objective.coefficients, self.sampler, like, progress
         )
 
-    def train(self, worker: Any, epoch: int, chunk: int, rate: float) -> Tally:
+    def train_chunk(self, worker: Any, epoch: int, chunk: int, rate: float) -> Tally:
         arguments = self._prepare_chunk(worker, epoch, chunk, rate)
         return Tally(*engine.train_chunk(*self.functions, *arguments))
 
@@ -217,7 +217,7 @@ class Streamed(Strategy):
         tally = Tally()
         for k in range(n):
             chunk = self._chunk_of_first_phase(k * self.n_chunks // n, k)
-            tally += self.train(self.workers[0], 0, chunk, 0.0)
+            tally += self.train_chunk(self.workers[0], 0, chunk, 0.0)
         return tally.mean_loss
 
     def _chunk_of_first_phase(self, *chunks: int) -> int:
@@ -355,9 +355,9 @@ class RetrievedStream(Streamed):
         """1 where rows are retrieved."""
         return int(step >= self.index.warm_up * self.n_chunks)
 
-    def train(self, worker: Any, epoch: int, chunk: int, rate: float) -> Tally:
+    def train_chunk(self, worker: Any, epoch: int, chunk: int, rate: float) -> Tally:
         if self.phase(epoch * self.n_chunks + chunk) == 0:
-            return super().train(worker, epoch, chunk, rate)
+            return super().train_chunk(worker, epoch, chunk, rate)
         arguments = self._prepare_retrieved_chunk(
             self.updater.current(), worker, epoch, chunk, rate
         )

@@ -11,7 +11,7 @@ from embedx.settings import Record
 from embedx.skipgram.configuration import Configuration
 from embedx.skipgram.defaults import TEXT
 from embedx.text.phrases import phrases_of
-from embedx.training.trainer import Outcome
+from embedx.training.outcome import Outcome
 from embedx.vectors.model import WordVectors
 from embedx.vectors.subwords import Subwords
 

@@ -17,8 +17,8 @@ from embedx.storage.rescue import save_or_rescue
 from embedx.tasks.requests import RunRequest
 from embedx.text.sources import COMPRESSED, STANDARD_INPUT
 from embedx.training.checkpoint import Checkpoints
+from embedx.training.outcome import Outcome
 from embedx.training.run_command import RunCommand
-from embedx.training.trainer import Outcome
 
 # Options that decide what a model is, beside settings.
 MODEL_OPTIONS = (

@@ -32,8 +32,8 @@ from embedx.tasks.requests import ClassifyRequest, RunRequest, TrainRequest
 from embedx.training import life
 from embedx.training.checkpoint import Checkpoints
 from embedx.training.life import DiskNeeds
+from embedx.training.outcome import Outcome
 from embedx.training.strategy import Wrap
-from embedx.training.trainer import Outcome
 
 
 class Model(Protocol):
@@ -190,7 +190,7 @@ def train_task(
     """The trained model of a task."""
     with _resolved(task, progress, wrap) as resolved:
         note_settings(progress, task.given, resolved.used_settings() | task.cluster.record())
-        return life.train(resolved, checkpoints)
+        return life.train_model(resolved, checkpoints)
 
 
 def plan_request(request: RunRequest, progress: Progress) -> Planned:
@@ -199,7 +199,7 @@ def plan_request(request: RunRequest, progress: Progress) -> Planned:
     task.check_place()
     check_output(task.output, request.overwrite or request.resume)
     with _resolved(task, progress) as resolved:
-        memory = life.allocated(resolved)
+        memory = life.allocate(resolved)
         return Planned(
             task.output,
             resolved.used_settings(),
@@ -231,7 +231,7 @@ def _connected(task: Task, progress: Progress) -> Iterator[Wrap | None]:
         yield None
         return
     from embedx.distributed.connection import connected
-    from embedx.distributed.run import by_workers
+    from embedx.distributed.strategy import by_workers
 
     with connected(task.cluster, task.given.get("threads"), progress) as size:
         yield by_workers(task.cluster, size)

@@ -220,7 +220,7 @@ class Checkpoints:
         """
         self.began = time.monotonic()
         self.finish()
-        live = {name: value.read() for name, value in state.values.items()}
+        live = state.live_values()
         if wait or n_bytes(live) > MAX_COPY_SHARE * available_memory():
             self._write(live)
             return

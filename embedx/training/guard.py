@@ -74,6 +74,8 @@ IN_STATE = (
 class Guard:
     """The guard of a run. Its `state` is rolled back with the run, except for `lowered`.
 
+    state_of_run    complete once `begin` is called
+    is_on           whether the run is checked at all
     keeps_copy      whether a copy of the state is kept in memory
     since           share of the run done at the last check
     due             share of the run done at the next check
@@ -89,7 +91,11 @@ class Guard:
     copy            of the last good state, or of the state that this run resumes
     """
 
-    is_on: bool = True
+    strategy: Strategy
+    state_of_run: TrainState
+    checkpoints: Checkpoints | None
+
+    is_on: bool = field(init=False)
     keeps_copy: bool = True
     since: float = 0.0
     due: float = 1 / CHECKS_OF_RUN
@@ -106,6 +112,9 @@ class Guard:
     lowered: list[float] = field(default_factory=list)
     copy: dict[str, Any] | None = None
 
+    def __post_init__(self) -> None:
+        self.is_on = self.strategy.is_guarded
+
     @property
     def factor(self) -> float:
         """The current factor of learning rates."""
@@ -120,24 +129,20 @@ class Guard:
 
     # ---- before training
 
-    def begin(self, strategy: Strategy, state: TrainState, checkpoints: Checkpoints | None) -> None:
+    def begin(self) -> None:
         """Copy the state and measure the losses to compare with; a resumed run has both already."""
-        self.strategy = strategy
-        self.state_of_run = state
-        self.checkpoints = checkpoints
-        self.is_on = self.is_on and strategy.is_guarded
         if not self.is_on:
             return
-        size = n_bytes({name: value.read() for name, value in state.values.items()})
+        size = n_bytes(self.state_of_run.live_values())
         self.keeps_copy = size <= MAX_COPY_SHARE * available_memory()
         is_resumed = self.has_begun
         self.has_begun = True
         if not is_resumed:
-            self.phase = strategy.phase(0)
-        has_copy_on_disk = is_resumed and checkpoints is not None
+            self.phase = self.strategy.phase(0)
+        has_copy_on_disk = is_resumed and self.checkpoints is not None
         if not self.keeps_copy or has_copy_on_disk:
             return
-        self.copy = state.snapshot()
+        self.copy = self.state_of_run.snapshot()
         if self.phase == 0 and not is_resumed:
             self._measure_references(self.copy)
 
@@ -193,8 +198,8 @@ class Guard:
             self.phase = phase
             self.best = math.inf
         if self.is_good and was_good and self.keeps_copy and not is_over:
-            # Free its memory for the next copy.
-            self.copy = None
+            # Makes room for the next one.
+            self.free_copy()
             self.copy = self.state_of_run.snapshot()
         return None
 
@@ -251,9 +256,9 @@ class Guard:
         self.lowered = [*self.lowered, self.factor / DIVISORS[len(self.lowered)]]
         return True
 
-    def end(self) -> bool:
-        """Bring the run back to where it was good, to end there; False if that is not known, or its
-        loss shows otherwise.
+    def end_at_good_state(self) -> bool:
+        """Restore the last good state, to end there; return False if there is none, or its loss
+        shows otherwise.
         """
         if self.good_step == 0 or not self._restore() or self.good_step == 0:
             return False
@@ -262,6 +267,10 @@ class Guard:
         loss = self.strategy.sampled_loss()
         self._restore()
         return loss is None or above(loss, self.untrained_loss) <= SLACK
+
+    def free_copy(self) -> None:
+        """Free the memory of the copy, at the end of training."""
+        self.copy = None
 
     def _restore(self) -> bool:
         """Restore the last good state; return False if there is neither a copy nor a checkpoint."""
@@ -280,7 +289,7 @@ class Guard:
             return False
         clock.write(seconds)
         self.lowered = lowered
-        self.strategy.forget()
+        self.strategy.after_rollback()
         return True
 
 

@@ -17,7 +17,7 @@ from embedx.runtime.memory import MemoryPlan
 from embedx.runtime.progress import Progress
 from embedx.settings import Record, as_typed
 from embedx.training.checkpoint import Checkpoints
-from embedx.training.trainer import Outcome
+from embedx.training.outcome import Outcome
 
 
 class Model(Protocol):
@@ -91,7 +91,7 @@ class TrainableRun(Protocol[Trained]):
         """The trained model. If nothing was trained, raises the error that ended the run."""
 
 
-def allocated(run: TrainableRun[Trained]) -> MemoryPlan:
+def allocate(run: TrainableRun[Trained]) -> MemoryPlan:
     """Allocate a run; return its memory plan. If the number of threads was chosen, it is lowered to
     those that fit into memory.
     """
@@ -108,7 +108,7 @@ def allocated(run: TrainableRun[Trained]) -> MemoryPlan:
     return run.allocate()
 
 
-def train(run: TrainableRun[Trained], checkpoints: Checkpoints | None = None) -> Trained:
+def train_model(run: TrainableRun[Trained], checkpoints: Checkpoints | None = None) -> Trained:
     """The model of a run whose settings are resolved.
 
     Raises `EmbedxError` if memory or disk are too small, and `DivergedError` if training diverges
@@ -122,7 +122,7 @@ def train(run: TrainableRun[Trained], checkpoints: Checkpoints | None = None) ->
             value = as_typed(settings[name])
             progress.detail(f"{name.replace('_', '-')}={value}, chosen: {reason}")
     with progress.stage("allocate"):
-        plan = allocated(run)
+        plan = allocate(run)
     plan.check(*run.size())
     on_disk = run.on_disk(plan)
     if checkpoints is not None and on_disk is not None:

@@ -67,9 +67,13 @@ class TrainState:
             self.add(name, value.read, value.write)
         self.lock = self.lock or other.lock
 
+    def live_values(self) -> dict[str, Any]:
+        """The current values by name; arrays may be views of live data."""
+        return {name: value.read() for name, value in self.values.items()}
+
     def snapshot(self) -> dict[str, Any]:
         """A copy of every value, which training does not change."""
-        return {name: copy.deepcopy(value.read()) for name, value in self.values.items()}
+        return {name: copy.deepcopy(value) for name, value in self.live_values().items()}
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
         """Restore every value. Raises `ValueError`, and changes nothing, if names or shapes of

@@ -62,7 +62,7 @@ class Strategy(abc.ABC):
         """Compile the kernels, or load them; called once, before anything is trained."""
 
     @abc.abstractmethod
-    def train(self, worker: Any, epoch: int, chunk: int, rate: float) -> Tally | None:
+    def train_chunk(self, worker: Any, epoch: int, chunk: int, rate: float) -> Tally | None:
         """Train on a chunk at this learning rate, with one of `workers`; return its tally.
 
         None if it was interrupted, by `interrupt` or by the strategy itself: the chunk is trained
@@ -104,11 +104,11 @@ class Strategy(abc.ABC):
         """The arrays that are overwritten in each chunk, in lists and tuples."""
         return self.workers
 
-    def forget(self) -> None:
+    def after_rollback(self) -> None:
         """Replace numbers in workspaces that are not finite, because 0 times such a number is not
         0.
         """
-        forget(self.workspaces())
+        zero_if_not_finite(self.workspaces())
 
     def identity(self) -> dict[str, Any]:
         """What a state to resume from must agree in, in addition to data and settings."""
@@ -120,7 +120,7 @@ class Strategy(abc.ABC):
 
     def interrupt(self) -> None:
         """End a chunk that takes long, because the run is ending. Called from another thread than
-        `train`.
+        `train_chunk`.
         """
         return
 
@@ -129,11 +129,11 @@ class Strategy(abc.ABC):
 Wrap = Callable[[Strategy], Strategy]
 
 
-def forget(memory: Any) -> None:
+def zero_if_not_finite(memory: Any) -> None:
     """Replace all numbers that are not finite by 0, in arrays, or lists and tuples of them."""
     if isinstance(memory, np.ndarray):
         if memory.dtype.kind == "f":
             memory[~np.isfinite(memory)] = 0
     elif isinstance(memory, list | tuple):
         for part in memory:
-            forget(part)
+            zero_if_not_finite(part)

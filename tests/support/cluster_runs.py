@@ -8,8 +8,8 @@ from embedx.classification.run import ClassifierRun
 from embedx.classification.settings import ClassifySettings
 from embedx.distributed.connection import Size
 from embedx.distributed.refusals import check_classifier
-from embedx.distributed.run import Distributed, by_workers
 from embedx.distributed.settings import ClusterSettings
+from embedx.distributed.strategy import Distributed, by_workers
 from embedx.training import life
 
 
@@ -29,7 +29,7 @@ def train(data, objective, settings, *, cluster=None, checkpoints=None, **option
     run = ClassifierRun(data, RunSettings(objective, settings), wrap=wrap, **options)
     if cluster is not None:
         check_classifier(cluster.settings, run.settings, run.objective)
-    return life.train(run, checkpoints)
+    return life.train_model(run, checkpoints)
 
 
 def assert_same_bytes(a, b):

@@ -24,4 +24,4 @@ def train(
     """
     wanted = RunSettings(objective, settings, options or {}, given_names)
     run = ClassifierRun(data, wanted, progress or SILENT, **others)
-    return life.train(run, checkpoints)
+    return life.train_model(run, checkpoints)

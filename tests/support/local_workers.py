@@ -6,7 +6,7 @@ import pickle
 import threading
 
 from embedx.distributed.ray_backend import RANGES_PER_WORKER, LostWorkerError
-from embedx.distributed.run import Distributed
+from embedx.distributed.strategy import Distributed
 from embedx.distributed.worker import Worker
 
 
@@ -109,6 +109,6 @@ class LocalWorker:
         self.is_dead = self.is_dead or self.home.fails(self.number, method)
         if self.is_dead:
             raise LostWorkerError("killed")
-        if method == "train":
-            return self.worker.train(*arguments)
+        if method == "train_range":
+            return self.worker.train_range(*arguments)
         return travelled(getattr(self.worker, method)(*map(travelled, arguments)))

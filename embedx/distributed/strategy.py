@@ -49,7 +49,7 @@ class Distributed(Strategy):
         self.pool = Workers(self.plan, self.size, progress)
         self.pool.wait()
 
-    def train(self, worker: None, epoch: int, chunk: int, rate: float) -> Tally | None:
+    def train_chunk(self, worker: None, epoch: int, chunk: int, rate: float) -> Tally | None:
         first = chunk * self.chunks_per_range
         chunks = range(first, min(first + self.chunks_per_range, self.inner.n_chunks))
         if self.server.is_done(epoch, chunks):
@@ -71,7 +71,7 @@ class Distributed(Strategy):
         timeout = None
         if self.mean_seconds is not None:
             timeout = max(MAX_TIMES_MEAN * self.mean_seconds, MIN_SECONDS_TO_WAIT)
-        answer = worker.call("train", epoch, chunks, rate, timeout=timeout)
+        answer = worker.call("train_range", epoch, chunks, rate, timeout=timeout)
         tally, seconds = check_trained(answer)
         if self.mean_seconds is None:
             self.mean_seconds = seconds
@@ -120,9 +120,9 @@ class Distributed(Strategy):
         }
         return self.inner.facts() | {"cluster": facts}
 
-    def forget(self) -> None:
+    def after_rollback(self) -> None:
         """Restart the workers after a rollback, from the parameters of the server."""
-        self.inner.forget()
+        self.inner.after_rollback()
         self.pool.restart()
 
     def interrupt(self) -> None:
