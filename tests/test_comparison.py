@@ -664,10 +664,14 @@ def test_what_was_tuned_is_in_the_table_and_the_numbers():
         run("hs", 1, -9.0),
     ]
     ranking = ranked(*records)
-    assert [tables.cells(ranking, line)["tuned"] for line in ranking.lines] == [
-        "--learning-rate 0.75 --negatives 15",
-        "-",
+    options = [
+        {"objective": "ns", "options": "--learning-rate 0.75 --negatives 15"},
+        {"objective": "hs", "options": "the defaults"},
     ]
+    assert tables.tuned_options(ranking) == options
+    page = tables.page("data", ranking, "log-likelihood", {})
+    for place in (page, tables.text(ranking)):
+        assert all(row["options"] in place for row in options)
     numbers = tables.as_dict(ranking)["objectives"]
     assert [(row["learning_rate"], row["negatives"]) for row in numbers] == [
         (0.75, 15),

@@ -232,21 +232,30 @@ def test_tables_and_charts_are_saved_as_files(driver, pages, tmp_path, of, lines
         assert ElementTree.parse(picture).getroot().tag.endswith("svg")
 
 
-def test_names_of_clusters_overlap_no_label_and_leave_with_their_colours(word_map):
+@pytest.mark.parametrize("width", [390, 1280])
+def test_names_of_clusters_are_not_cut_overlap_no_label_and_leave_with_their_colours(
+    driver, pages, width
+):
+    open_page(driver, pages["words"], width)
+    until(driver, lambda: labels_of(driver))
     script = (
-        "return [...document.querySelectorAll('#plane text')].map(text => {"
-        " const {left, right, top, bottom} = text.getBoundingClientRect();"
-        " return [text.classList.contains('cluster'), left, right, top, bottom]; })"
+        "return [...document.querySelectorAll('#plane, #plane text')].map(each => {"
+        " const {left, right, top, bottom} = each.getBoundingClientRect();"
+        " return [each.classList.contains('cluster'), left, right, top, bottom]; })"
     )
-    boxes = word_map.execute_script(script)
+    (_, *plane), *boxes = driver.execute_script(script)
     names = [box for is_name, *box in boxes if is_name]
     labels = [box for is_name, *box in boxes if not is_name]
     assert len(names) >= 2
     for left, right, top, bottom in names:
+        assert plane[0] <= left
+        assert right <= plane[1]
+        assert plane[2] <= top
+        assert bottom <= plane[3]
         for a, b, c, d in labels:
             assert min(right, b) - max(left, a) < 2 or min(bottom, d) - max(top, c) < 2
-    find(word_map, "#colours option[value=frequency]")[0].click()
-    until(word_map, lambda: not find(word_map, "#plane text.cluster"))
+    find(driver, "#colours option[value=frequency]")[0].click()
+    until(driver, lambda: not find(driver, "#plane text.cluster"))
 
 
 def test_the_map_is_saved_as_numbers_and_as_pictures_with_a_legend(word_map, tmp_path):

@@ -56,9 +56,20 @@ def cells(ranking: Ranking, line: Line) -> dict[str, str]:
     }
     if any(other.converged for other in ranking.lines):
         row["trained"] = "to convergence" if line.converged else "for the time"
-    if any(other.tuned for other in ranking.lines):
-        row["tuned"] = " ".join(as_arguments(line.tuned)) or DASH
     return row
+
+
+def tuned_options(ranking: Ranking) -> list[dict[str, str]]:
+    """By objective, the options that --tune chose; nothing if no options were tuned."""
+    if not any(line.tuned for line in ranking.lines):
+        return []
+    return [
+        {
+            "objective": line.objective,
+            "options": " ".join(as_arguments(line.tuned)) or "the defaults",
+        }
+        for line in ranking.lines
+    ]
 
 
 def score_cell(standing: Standing | None) -> str:
@@ -79,7 +90,12 @@ def text(ranking: Ranking) -> str:
     """The table, failures and conclusions, for a terminal."""
     if not ranking.lines:
         return "\n".join(ranking.troubles)
-    lines = aligned(table([cells(ranking, line) for line in ranking.lines]))
+    tuned = {row["objective"]: row["options"] for row in tuned_options(ranking)}
+    rows = [
+        cells(ranking, line) | ({"tuned": tuned[line.objective]} if tuned else {})
+        for line in ranking.lines
+    ]
+    lines = aligned(table(rows))
     return "\n".join([*lines, about(ranking), *ranking.troubles, "", *ranking.advice])
 
 
@@ -183,6 +199,7 @@ def page(name: str, ranking: Ranking, curve_of: str, circumstances: Mapping[str,
         scores=score_charts(ranking, styles),
         names=styles,
         rows=table([cells(ranking, line) for line in ranking.lines]),
+        tuned=table(tuned_options(ranking)),
         best=[line is ranking.best(ranking.by) for line in ranking.lines],
         charts=charts,
         numbers=table(numbers(ranking)),

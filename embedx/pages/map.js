@@ -76,12 +76,12 @@
     later();
   }
 
-  const pen = document.createElement("canvas").getContext("2d"), widths = new Map();
-  pen.font = "13px system-ui, sans-serif";
-  const widthOf = word => {
-    if (!widths.has(word)) widths.set(word, pen.measureText(word).width);
+  const pen = document.createElement("canvas").getContext("2d");
+  const measured = (font, widths = new Map()) => word => {
+    if (!widths.has(word)) { pen.font = font; widths.set(word, pen.measureText(word).width); }
     return widths.get(word);
   };
+  const widthOf = measured("13px system-ui, sans-serif"), nameWidthOf = measured("700 15px system-ui, sans-serif");
 
   // The picture in squares of a few pixels, which move with the map, so that labels stay where they are while it is dragged: how
   // many dots each has, and whether a label covers it.
@@ -112,14 +112,21 @@
   }
   const take = (x, y, half, tall) => { for (const place of squaresOf(x, y, half, tall)) isTaken[place] = 1; };
 
+  // Where the last picture had names of clusters, from their centres, and on which side of their dots labels were. While the map
+  // is dragged, they stay there as long as they are seen.
+  let kept = {view: "", names: new Map(), sides: new Map()};
+
   // The name of a cluster as lines, one below the other: near its centre, where few dots are. A line leads to it from afar.
-  const outside = 120, lineHeight = 16, nameScale = 1.2, spiral = 500, manyDots = 1e6;
-  function placeName(c) {
-    const some = namesOf(c), half = Math.max(...some.map(widthOf), 1) * nameScale / 2 + 3, tall = some.length * lineHeight / 2 + 1;
+  const outside = 120, lineHeight = 16, spiral = 500, manyDots = 1e6;
+  function placeName(c, keptOffset) {
+    const some = namesOf(c), half = Math.max(...some.map(nameWidthOf), 1) / 2 + 3, tall = some.length * lineHeight / 2 + 1;
     const [centreX, centreY] = [left + zoom * across * data.centres[c][0], top_ + zoom * down * (1 - data.centres[c][1])];
     if (!isInside(centreX, centreY)) return [];
     let best = null, least = Infinity;
-    for (let k = 0; k < spiral; k++) {
+    if (keptOffset) {
+      const [x, y] = [centreX + keptOffset[0], centreY + keptOffset[1]];
+      if (covered(x, y, half, tall) < Infinity) best = [x, y];
+    } else for (let k = 0; k < spiral; k++) {
       const radius = 7 * Math.sqrt(k), angle = 2.4 * k, cost = radius * radius / 3000;
       const x = Math.min(Math.max(centreX + radius * Math.cos(angle) * 1.6, half), width - half - 1);
       const y = Math.min(Math.max(centreY + radius * Math.sin(angle), tall), height - tall - 1);
@@ -130,6 +137,7 @@
     if (!best) return [];
     const [x, y] = best;
     take(x, y, half, tall);
+    kept.names.set(c, [x - centreX, y - centreY]);
     const texts = some.map((word, line) => make("text", {x: x.toFixed(1), y: (y + (line - (some.length - 1) / 2) * lineHeight).toFixed(1),
       class: `cluster c${c}`}, word));
     const [endX, endY] = [Math.min(Math.max(centreX, x - half), x + half), Math.min(Math.max(centreY, y - tall), y + tall)];
@@ -140,13 +148,14 @@
   // A label is beside its dot where it covers nothing; that of a word which must be seen where it covers least.
   const sides = [[1, 0, 6, 0], [-1, 0, -6, 0], [0, -1, 0, -6], [0, 1, 0, 6], [1, -1, 3, -2], [1, 1, 3, 2], [-1, -1, -3, -2], [-1, 1, -3, 2],
     [0, -1, 0, -20], [0, 1, 0, 20], [1, 0, 20, 0], [-1, 0, -20, 0]];
-  function placeLabel(i, kind, bearable) {
+  function placeLabel(i, kind, bearable, keptSide) {
     const [toX, toY] = at(i), half = widthOf(words[i]) * (kind === "chosen" ? 1.2 : 1) / 2 + 2, tall = 7;
     if (!isInside(toX, toY)) return [];
-    let best = null, least = Infinity;
-    for (const [acrossSide, downSide, dx, dy] of sides.slice(0, kind ? sides.length : 8)) {
+    let best = null, least = Infinity, bestSide = sides[0];
+    for (const side of keptSide ? [keptSide] : sides.slice(0, kind ? sides.length : 8)) {
+      const [acrossSide, downSide, dx, dy] = side;
       const x = toX + acrossSide * half + dx, y = toY + downSide * tall + dy, dots = covered(x, y, half, tall);
-      if (dots < least) [best, least] = [[x, y], dots];
+      if (dots < least) [best, least, bestSide] = [[x, y], dots, side];
       if (dots === 0) break;
     }
     if (least > bearable && (kind === "chosen" || kind === "under")) {
@@ -156,11 +165,12 @@
     } else if (least > bearable) return [];
     const [x, y] = best;
     take(x, y, half, tall);
+    if (!kind) kept.sides.set(i, bestSide);
     return [make("text", {x: x.toFixed(1), y: y.toFixed(1), class: kind, "data-word": i}, words[i])];
   }
 
   // The chosen word, its neighbours and the word under the pointer have labels; then, where these cover nothing, names of
-  // clusters and the others.
+  // clusters and the others, first those that are kept.
   function draw() {
     waiting = false;
     if (width === 1) return;  // not laid out yet
@@ -186,9 +196,16 @@
     const shown = [], names = [];
     for (const [i, kind] of first) shown.push(...placeLabel(i, kind, kind === "near" ? 3 : 0));
     for (const i of listed) if (!first.has(i)) shown.push(...placeLabel(i, "listed", manyDots));
+    const view = [zoom, width, height, chosen, colours.value].join(), before = kept, bearable = inView > 500 ? 1 : 0;
+    kept = {view, names: new Map(), sides: new Map()};
+    if (view === before.view) {
+      for (const [c, offset] of before.names) names.push(...placeName(c, offset));
+      for (const [i, side] of before.sides) if (!first.has(i)) shown.push(...placeLabel(i, "", bearable, side));
+    }
     if (colours.value === "cluster" && chosen < 0)
-      for (let c = 0; c < data.names.length; c++) names.push(...placeName(c));
-    for (const i of inOrder) if (!first.has(i) && !listed.has(i)) shown.push(...placeLabel(i, "", inView > 500 ? 1 : 0));
+      for (let c = 0; c < data.names.length; c++) if (!kept.names.has(c)) names.push(...placeName(c));
+    for (const i of inOrder)
+      if (!first.has(i) && !listed.has(i) && !kept.sides.has(i)) shown.push(...placeLabel(i, "", bearable));
     plane.classList.toggle("has-chosen", chosen >= 0);
     labels.replaceChildren(...shown.reverse(), ...names);
     lines.replaceChildren(...close.flatMap(i => {

@@ -7,6 +7,7 @@ mostly alike, and equal ones are stored once.
 """
 
 import functools
+import re
 import sys
 import unicodedata
 from typing import NamedTuple
@@ -21,6 +22,8 @@ SEPARATES, LINE_END, NOT_ASCII = 0, -1, -2
 # The entry of `differences` for a separator; no difference of two characters is as large.
 SEPARATOR = 1 << 24
 BLOCK_BITS = 7
+# Characters of a Unicode plane. Tables are made plane by plane, so that temporary arrays are small.
+PLANE = 1 << 16
 # Entries of characters that are not simply appended. `EXTENDS`: appended to the current word, but
 # begins none, such as marks and zero-width joiners, or U+FE0F after an emoji. `IGNORED`: left out,
 # such as soft hyphens and directional marks. `SIGMA`: a capital sigma, whose lower case depends on
@@ -57,38 +60,62 @@ class Characters(NamedTuple):
 @functools.cache
 def tables(tokenizer: str, lowercase: bool) -> Characters:
     """The tables for these settings, from the Unicode data of this Python."""
-    characters = list(map(chr, range(sys.maxunicode + 1)))
-    difference = np.zeros(len(characters), int64)
-    if lowercase:
-        for code, c in enumerate(characters):
-            if (lower := c.lower()) != c:
-                difference[code] = ord(lower[0]) - code
-        difference[CAPITAL_SIGMA] = SIGMA
-    if tokenizer == "words":
-        categories = np.array([*map(unicodedata.category, characters)])
-        major = categories.astype("U1")
-        difference[~np.isin(major, [*"LMN"])] = SEPARATOR
-        difference[major == "M"] = EXTENDS
-        difference[categories == "Cf"] = IGNORED
-        difference[[*map(ord, JOINERS)]] = EXTENDS
-        difference[ord(ZERO_WIDTH_SPACE)] = SEPARATOR
-    else:
-        difference[[c.isspace() or c == "\0" for c in characters]] = SEPARATOR
+    rows: dict[bytes, int] = {}
+    blocks: list[int] = []
+    for first in range(0, sys.maxunicode + 1, PLANE):
+        difference = differences_of_plane(first, tokenizer, lowercase)
+        blocks += [
+            rows.setdefault(row.tobytes(), len(rows))
+            for row in difference.reshape(-1, 1 << BLOCK_BITS)
+        ]
+    differences = np.array([np.frombuffer(row, int64) for row in rows])
+    ascii_differences = differences[0]
     plain = np.full(256, NOT_ASCII, int64)
     plain[:128] = np.where(
-        difference[:128] == SEPARATOR, SEPARATES, np.arange(128) + difference[:128]
+        ascii_differences == SEPARATOR, SEPARATES, np.arange(128) + ascii_differences
     )
     plain[ord("\n")] = LINE_END
-    rows: dict[bytes, int] = {}
-    blocks = [
-        rows.setdefault(row.tobytes(), len(rows)) for row in difference.reshape(-1, 1 << BLOCK_BITS)
-    ]
     return Characters(
         plain,
         np.array(blocks),
-        np.array([np.frombuffer(row, int64) for row in rows]),
+        differences,
         *(case_contexts() if lowercase else no_case_contexts()),
     )
+
+
+def differences_of_plane(first: int, tokenizer: str, lowercase: bool) -> np.ndarray:
+    """The entries of `Characters.differences` for the plane that begins with character `first`."""
+    codes = np.arange(first, first + PLANE)
+    characters = codes_to_text(codes)
+    difference = np.zeros(PLANE, int64)
+    if lowercase:
+        lower = characters.replace(chr(DOTTED_CAPITAL_I), "i").lower()
+        difference = text_to_codes(lower) - codes
+        difference[codes == CAPITAL_SIGMA] = SIGMA
+    if tokenizer == "words":
+        categories = categories_of(characters)
+        major = categories.view("U1")[::2]
+        difference[(major != "L") & (major != "M") & (major != "N")] = SEPARATOR
+        difference[major == "M"] = EXTENDS
+        difference[categories == "Cf"] = IGNORED
+        difference[np.isin(codes, [*map(ord, JOINERS)])] = EXTENDS
+        difference[codes == ord(ZERO_WIDTH_SPACE)] = SEPARATOR
+    else:
+        difference[[space.start() for space in re.finditer(r"[\s\0]", characters)]] = SEPARATOR
+    return difference
+
+
+def codes_to_text(codes: np.ndarray) -> str:
+    return codes.astype("<u4").tobytes().decode("utf-32-le", "surrogatepass")
+
+
+def text_to_codes(text: str) -> np.ndarray:
+    return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), "<u4").astype(int64)
+
+
+def categories_of(characters: str) -> np.ndarray:
+    """Unicode's category of each character, such as "Lu"."""
+    return np.fromiter(map(unicodedata.category, characters), "U2", len(characters))
 
 
 @functools.cache
@@ -96,14 +123,16 @@ def case_contexts() -> tuple[np.ndarray, np.ndarray]:
     """(`Characters.case_characters`, `Characters.cases`), found by `str.lower`."""
     codes = []
     contexts = []
-    for code in range(sys.maxunicode + 1):
-        c = chr(code)
-        if unicodedata.category(c) in ("Lo", "Cn", "Co", "Cs"):
-            continue  # most characters, which are neither
-        if f"αΣ{c}α".lower()[1] == "ς":
-            continue  # a sigma before it is final, whatever follows
-        codes.append(code)
-        contexts.append(CASED if f"αΣ{c}".lower()[1] == "σ" else CASE_IGNORABLE)
+    for first in range(0, sys.maxunicode + 1, PLANE):
+        plane = np.arange(first, first + PLANE)
+        # Most characters are of these categories, and neither cased nor ignorable.
+        is_neither = np.isin(categories_of(codes_to_text(plane)), ("Lo", "Cn", "Co", "Cs"))
+        for code in plane[~is_neither].tolist():
+            c = chr(code)
+            if f"αΣ{c}α".lower()[1] == "ς":
+                continue  # a sigma before it is final, whatever follows
+            codes.append(code)
+            contexts.append(CASED if f"αΣ{c}".lower()[1] == "σ" else CASE_IGNORABLE)
     return np.array(codes, np.int32), np.array(contexts, np.int32)
 
 
