@@ -341,14 +341,8 @@ class _FolderCache(caching.FunctionCache):  # type: ignore[misc]
         return name is not None and os.path.exists(self._cache_file._data_path(name))
 
     def load_overload(self, signature: Any, target_context: Any) -> Any:
-        """The machine code on disk, or None.
-
-        numba's own method first imports all that a compilation needs, which is 30 MB and 0.2 CPU
-        seconds; machine code needs none of it, and a compilation does it by itself.
-        """
         try:
-            with self._guard_against_spurious_io_errors():
-                return self._load_overload(signature, target_context)
+            return super().load_overload(signature, target_context)
         except (OSError, MemoryError) as error:  # this process cannot read them; others can
             self._log_unread(error)
         except Exception as error:  # pickle may raise any exception for damaged bytes
