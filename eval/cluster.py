@@ -123,7 +123,7 @@ def train_in_turn(job: Job, files: dict[str, str]) -> Result:
             rate = float(settings.learning_rate or 0) * (
                 1 - (epoch + chunks.start / inner.n_chunks) / settings.epochs
             )
-            done, taken = worker.train(epoch, chunks, rate)
+            done, taken = worker.train_range(epoch, chunks, rate)
             assert done is not None
             tally += done
             begun = perf_counter()

@@ -13,11 +13,10 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 from scipy.sparse import csr_matrix
 
+import embedx
 from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.rules import scaled
 from embedx.runtime.progress import Silent
-from embedx.skipgram import run as skipgram
-from embedx.skipgram.configuration import configure
 from embedx.text.encode import encode
 from embedx.text.heldout import PIECE, hold_out
 from embedx.text.settings import TextSettings, VocabularySettings
@@ -128,7 +127,8 @@ def word_vectors(
     options = {"dim": DIM, "window": WINDOW, "heldout": share, "epochs": 1 if quick else 5}
     if max_vocab:
         options["max_vocab"] = max_vocab
-    return skipgram.train(corpus, configure("ns", options | text.record())).vectors.arrays["input"]
+    model = embedx.SkipGram("ns", **options, **text.record()).fit(corpus).model
+    return model.arrays["input"]
 
 
 def next_word(

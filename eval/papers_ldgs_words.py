@@ -10,9 +10,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import embedx
 from embedx.evaluation import heldout, words
-from embedx.skipgram import collapsed, run as skipgram
+from embedx.runtime.progress import SILENT
+from embedx.skipgram import run as skipgram
+from embedx.skipgram.collapsed import CollapsedRun
 from embedx.skipgram.configuration import configure
+from embedx.training import life
 from eval.page import DASH, number, plotted, table, target
 from eval.papers_ldgs_data import opened
 from eval.records import Job, Records, Result
@@ -80,12 +84,15 @@ def measure_collapsed(
         )
 
     config = configure(name.split()[0], options | sizes, is_collapsed=True)
-    trained = collapsed.train([str(training)], config, watch=watch)
+    with skipgram.read([str(training)], config, SILENT, None) as corpus:
+        run = CollapsedRun.prepared(corpus, config, SILENT)
+        run.watch = watch
+        vectors = life.train_model(run).vectors
     return {
         "points": points,
-        "final": similarity(trained.vectors),
+        "final": similarity(vectors),
         "options": options,
-        "words": len(trained.vectors.words),
+        "words": len(vectors.words),
     }
 
 
@@ -93,14 +100,12 @@ def measure_streamed(name: str, training: Path, rest: Path, n_words: int) -> dic
     """Streaming runs of several lengths."""
     points = []
     for epochs in STREAMED[name]:
-        trained = skipgram.train(
-            [str(training)], configure(name, {"epochs": epochs, "dim": 100, "max_vocab": n_words})
-        )
+        fitted = embedx.SkipGram(name, epochs=epochs, dim=100, max_vocab=n_words)
+        vectors = fitted.fit(str(training)).model
         points.append(
-            {"iteration": epochs, "seconds": trained.outcome.seconds}
-            | judged(trained.vectors, rest)
+            {"iteration": epochs, "seconds": fitted.outcome.seconds} | judged(vectors, rest)
         )
-    return {"points": points, "final": similarity(trained.vectors)}
+    return {"points": points, "final": similarity(vectors)}
 
 
 def jobs(n_words: int) -> Iterator[Job]:

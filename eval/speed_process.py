@@ -229,11 +229,14 @@ def run_embedx(job: Job, corpus: str, scratch: Path) -> tuple[Any, "Stopwatch"]:
     """Train with an empty token cache; the vectors, and when each stage began and ended."""
     from embedx import SkipGram
     from embedx.skipgram import run as skipgram
+    from embedx.training import life
 
     options = {name: job[name] for name in EMBEDX_OPTIONS} | job["options"]
-    run, watch = SkipGram(**options), Stopwatch()
-    trained = skipgram.train([corpus], run.config, progress=watch, cache_dir=scratch)
-    return trained.vectors, watch
+    config = SkipGram(**options).config
+    watch: Any = Stopwatch()
+    with skipgram.read([corpus], config, watch, scratch) as encoded:
+        run = skipgram.WordVectorsRun.prepared(encoded, config, watch)
+        return life.train_model(run).vectors, watch
 
 
 EMBEDX_OPTIONS = ("dim", "window", "sample", "min_count", "epochs", "negatives", "threads", "seed")

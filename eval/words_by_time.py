@@ -27,15 +27,15 @@ class Stopwatch:
 
     def wrap(self, strategy: Any) -> Any:
         """The strategy, whose run ends where it diverges."""
-        train = strategy.train
+        train_chunk = strategy.train_chunk
 
         def timed(*arguments: Any) -> Any:
             began = time.thread_time()
-            tally = train(*arguments)
+            tally = train_chunk(*arguments)
             self.seconds += time.thread_time() - began
             return tally
 
-        strategy.train = timed
+        strategy.train_chunk = timed
         strategy.is_guarded = False
         return strategy
 

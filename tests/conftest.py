@@ -193,7 +193,7 @@ class RequestedError(Exception):
 @pytest.fixture
 def requested(monkeypatch):
     """What `embedx WORDS...` asks the library for: (objective, settings)."""
-    from embedx.cli import labels, words
+    from embedx.cli import training_runs
     from embedx.cli.app import application
 
     requests = []
@@ -202,8 +202,7 @@ def requested(monkeypatch):
         requests.append((request.objective, request.typed))
         raise RequestedError
 
-    monkeypatch.setattr(words, "train", run)
-    monkeypatch.setattr(labels, "classify", run)
+    monkeypatch.setattr(training_runs, "train_and_print", run)
 
     def ask(*words):
         with pytest.raises(RequestedError):

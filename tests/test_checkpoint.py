@@ -601,7 +601,7 @@ def test_a_checkpoint_that_was_moved_resumes_where_it_is(here, monkeypatch):
     (here / "new").mkdir()
     (here / "out.checkpoint").rename(here / "new" / "out.checkpoint")
     called = []
-    monkeypatch.setattr("embedx.cli.words.train", called.append)
+    monkeypatch.setattr("embedx.cli.training_runs.train_and_print", called.append)
     training.resume(Path("new/out.checkpoint"))
     assert called[0].output == here / "new" / "out"
     assert called[0].resume

@@ -17,6 +17,7 @@ from embedx.skipgram import collapsed
 from embedx.skipgram.configuration import configure
 from embedx.text import cache, cooccurrence
 from embedx.training import trainer
+from tests.support import word_training
 from tests.support.clock import Clock
 from tests.support.commands import run_command
 from tests.support.notes import lines_with
@@ -30,7 +31,7 @@ def fit(corpus, *, objective="softmax", watch=None, **options):
     defaults = dict(SMALL)
     if "time_budget" in options:
         del defaults["epochs"]
-    return collapsed.train(
+    return word_training.train(
         corpus, configure(objective, defaults | options, is_collapsed=True), watch=watch
     )
 

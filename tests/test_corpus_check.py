@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from embedx.runtime import memory
-from embedx.skipgram import run as skipgram
 from embedx.skipgram.configuration import configure
 from embedx.skipgram.corpus_report import check, coverage, table
 from embedx.text import counting, inspection
 from embedx.text.inspection import Inspector
 from embedx.text.settings import VocabularySettings
+from tests.support import word_training
 from tests.support.notes import Notes
 from tests.support.refusals import refused_data
 
@@ -192,7 +192,7 @@ def test_a_check_reports_what_training_needs_and_keeps_the_encoded_text(two_topi
     assert rows["--min-count 5"].startswith("16 words, 100.00% of the tokens")
 
     notes = Notes()
-    skipgram.train(
+    word_training.train(
         [str(two_topics)],
         configure("ns", {"epochs": 1}),
         cache_dir=tmp_path / "cache",

@@ -13,8 +13,9 @@ from embedx.classification.settings import ClassifySettings
 from embedx.engine.settings import TrainingSettings
 from embedx.errors import DataError
 from embedx.objectives import OBJECTIVES
-from embedx.skipgram import collapsed, strategies
+from embedx.skipgram import strategies
 from embedx.skipgram.configuration import configure
+from tests.support import word_training
 from tests.support.checkpoints import arrays_of, checkpoints_of, end_at_a_checkpoint, left_behind
 from tests.support.contract_classes import REPRESENTATIVES
 from tests.support.forked import embedx_run
@@ -77,7 +78,7 @@ def test_counts_of_pairs_are_the_same_by_any_number_of_threads(name):
         config = configure(
             name, FEW | {"epochs": 3, "count_passes": 2} | options, is_collapsed=True
         )
-        trained = collapsed.train(sentences(), config)
+        trained = word_training.train(sentences(), config)
         losses = [entry["loss"] for entry in trained.vectors.facts["history"]]
         return trained.vectors.arrays | {"losses": np.array(losses)}, trained.outcome
 

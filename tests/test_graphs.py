@@ -22,13 +22,13 @@ from embedx.graphs.read import read_graph
 from embedx.graphs.settings import SGD_RATE, GraphSettings
 from embedx.graphs.walks import Walks, write_walks
 from embedx.runtime.progress import Silent
-from embedx.skipgram import collapsed
 from embedx.skipgram.configuration import COLLAPSED_DEFAULTS, configure
 from embedx.text.cells import cell_lines, cell_tokens
 from embedx.text.sessions import sessions
 from embedx.vectors import next_item
 from embedx.vectors.model import WordVectors
 from embedx.vectors.names import names_of
+from tests.support import word_training
 from tests.support.commands import run_command
 from tests.support.notes import Notes, lines_with
 from tests.support.refusals import refused, refused_data
@@ -387,7 +387,7 @@ def test_pairs_of_walks_are_counted(tmp_path):
         {"walks": 20, "walk_length": 20, "dim": 8, "window": 3, "threads": 1},
         is_collapsed=True,
     )
-    model = collapsed.train(Graph.from_edges(cliques()), config, cache_dir=tmp_path).vectors
+    model = word_training.train(Graph.from_edges(cliques()), config, cache_dir=tmp_path).vectors
     assert model.facts["corpus_tokens"] == 24 * 20 * 20
     assert model.facts["epochs"] == config.settings.epochs > 1
     assert {word[0] for word, _ in model.most_similar("l5", top_k=8)} == {"l"}

@@ -31,6 +31,7 @@ from embedx.training.guard import Guard
 from embedx.training.schedule import Schedule
 from embedx.training.state import TrainState
 from embedx.training.strategy import Strategy, Tally
+from tests.support import word_training
 from tests.support.checkpoints import checkpoints_of, state_of
 from tests.support.contract_classes import REPRESENTATIVES
 from tests.support.label_training import train
@@ -418,7 +419,7 @@ def words_at(name, corpus, times, rate=None, **options):
     settings = configure(name, options).settings
     usual = settings.learning_rate or OPTIMIZERS[settings.optimizer].rates[WORDS]
     rate = rate or usual * times
-    trained = skipgram.train(
+    trained = word_training.train(
         corpus, configure(name, {**options, "learning_rate": rate}), progress=notes
     )
     return trained.vectors, trained.outcome, notes

@@ -23,7 +23,7 @@ from embedx.skipgram import run as skipgram
 from embedx.skipgram.configuration import configure
 from embedx.training import checkpoint, life
 from embedx.training.checkpoint import Checkpoints
-from tests.support import forked
+from tests.support import forked, word_training
 from tests.support.checkpoints import checkpoints_of
 from tests.support.label_data import ova, settings, topics
 from tests.support.notes import Notes
@@ -376,7 +376,7 @@ def test_existing_checkpoints_need_no_more_disk(tmp_path, monkeypatch):
 def train(corpus, folder, progress=SILENT, every=float("inf"), **options):
     config = configure("ns", {"threads": 1, "epochs": 1, **options})
     checkpoints = checkpoints_of(folder / "out", progress, every=every)
-    trained = skipgram.train(
+    trained = word_training.train(
         [str(corpus)],
         config,
         cache_dir=folder / "cache",

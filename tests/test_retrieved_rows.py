@@ -22,7 +22,7 @@ from embedx.objectives.softmax import Softmax
 from embedx.runtime.progress import Reporter
 from embedx.skipgram import strategies
 from embedx.skipgram.configuration import configure
-from embedx.skipgram.run import train as train_words
+from tests.support import word_training
 from tests.support.commands import invoke
 from tests.support.label_training import train
 from tests.support.notes import Notes, lines_with
@@ -207,7 +207,7 @@ def test_labels_do_not_take_the_search_settings_of_words(name):
 
 def test_the_memory_of_what_words_keep_is_reported(two_topics, tmp_path):
     printed = io.StringIO()
-    train_words(
+    word_training.train(
         two_topics,
         configure("ldgs", {"epochs": 1, "threads": 1}),
         progress=Reporter(printed, is_verbose=True),

@@ -17,6 +17,7 @@ from embedx.skipgram.configuration import configure
 from embedx.skipgram.resolve import CountedText, resolve, warn_of_rate
 from embedx.text.encode import encode
 from embedx.training import life
+from tests.support import word_training
 from tests.support.notes import lines_with
 from tests.support.refusals import refused_data
 
@@ -294,7 +295,7 @@ def test_progress_on_a_log_is_lines_and_json(two_topics, tmp_path):
     config = configure("ns", {"dim": 50, "epochs": 200, "threads": 1})
     with Reporter(stream, tmp_path / "log") as reporter:
         reporter.interval = 0.05
-        skipgram.train([str(two_topics)], config, progress=reporter)
+        word_training.train([str(two_topics)], config, progress=reporter)
     lines = [line for line in stream.getvalue().splitlines() if line.startswith("epoch ")]
     assert len(lines) > 2
     assert all(

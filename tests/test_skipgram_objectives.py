@@ -14,7 +14,6 @@ from embedx.kernels.batch import new_batch
 from embedx.objectives import OBJECTIVES
 from embedx.optimizers import OPTIMIZERS, taken_by
 from embedx.optimizers.contract import WORDS
-from embedx.skipgram import collapsed, run as skipgram
 from embedx.skipgram.configuration import configure, in_order
 from embedx.skipgram.settings import SkipGramSettings
 from embedx.skipgram.strategies import empty_tables
@@ -22,6 +21,7 @@ from embedx.testing.objectives import coefficients_of, variants
 from embedx.text import heldout as text_heldout
 from embedx.text.heldout import PIECE, hold_out
 from embedx.vectors.probabilities import trained_on
+from tests.support import word_training
 from tests.support.notes import Notes
 from tests.support.refusals import refused
 from tests.support.topic_vectors import assert_knows_the_topics, fit
@@ -74,7 +74,7 @@ COLLAPSED = [
 
 def fit_collapsed(corpus, objective, **options):
     few = {"dim": 4, "threads": 1, "min_count": 1, "sample": 0}
-    return collapsed.train(corpus, configure(objective, few | options, is_collapsed=True))
+    return word_training.train(corpus, configure(objective, few | options, is_collapsed=True))
 
 
 @pytest.mark.parametrize("objective", ["ns", "hs", "softmax", "ldgs"])
@@ -427,7 +427,7 @@ def test_training_raises_the_likelihood_of_held_out_text(two_topics, tmp_path):
 def test_the_held_out_likelihood_is_reported_as_often_as_set(two_topics):
     notes = Notes()
     config = configure("ns", {"epochs": 6, "heldout": 0.2, "heldout_points": 3, "threads": 1})
-    facts = skipgram.train(two_topics, config, progress=notes).vectors.facts
+    facts = word_training.train(two_topics, config, progress=notes).vectors.facts
     lines = [line.split(":")[0] for line in notes.notes if "held-out log-likelihood" in line]
     assert lines == ["epoch 2", "epoch 4"]  # that of the end is in `heldout`
     assert [entry["epoch"] for entry in facts["history"]] == [2, 4]

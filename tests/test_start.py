@@ -23,6 +23,7 @@ from embedx.text.settings import VocabularySettings
 from embedx.text.vocabulary import select
 from embedx.text.word_list import WordList
 from embedx.vectors.model import WordVectors
+from tests.support import word_training
 from tests.support.commands import invoke
 from tests.support.contract_classes import REPRESENTATIVES
 from tests.support.notes import Notes, lines_with
@@ -100,7 +101,7 @@ def test_only_frequent_words_are_added_and_words_of_a_list(folder, write):
 
 def test_a_note_reports_what_continued_training_keeps(folder):
     progress = Notes()
-    skipgram.train(
+    word_training.train(
         MORE, configure("hs", FEW | {"start": str(folder()), "freeze": True}), progress=progress
     )
     (note,) = [note for note in progress.notes if note.startswith("continuing")]
@@ -199,7 +200,7 @@ def test_held_out_text_is_scored_before_and_after_and_a_fall_is_warned_of(folder
     def notes(**options):
         progress = Notes()
         options = FEW | {"start": str(folder()), "heldout": 0.2} | options
-        skipgram.train(MORE, configure("ns", options), progress=progress)
+        word_training.train(MORE, configure("ns", options), progress=progress)
         return [note for note in progress.notes if "before training" in note]
 
     (better,) = notes()
@@ -268,7 +269,7 @@ def test_new_words_come_to_lie_near_their_synonyms(folder, freeze):
 @pytest.mark.parametrize("freeze", [False, True])
 def test_a_run_that_goes_on_is_resumed_to_the_same_bytes(folder, freeze, stop_after):
     def run(snapshot=None, **options):
-        return skipgram.train(
+        return word_training.train(
             MORE,
             configure("ns", FEW | {"start": str(folder()), "freeze": freeze} | options),
             snapshot=snapshot,
@@ -326,7 +327,7 @@ def test_the_line_about_the_vectors_of_a_file_says_what_begins_anew(folder, tmp_
     notes = Notes()
     config = configure(None, {**FEW, "start": str(tmp_path / "vectors.txt"), "phrases": 1})
     assert config.objective.name == "ns"
-    skipgram.train(MORE, config, progress=notes)
+    word_training.train(MORE, config, progress=notes)
     assert any("16 words kept" in note and "zero" in note for note in notes.notes)
 
 

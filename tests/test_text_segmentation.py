@@ -9,6 +9,7 @@ import pytest
 from embedx.errors import EmbedxError
 from embedx.skipgram import run as skipgram
 from embedx.skipgram.configuration import configure
+from tests.support import word_training
 from tests.support.notes import Notes, lines_with
 
 OPTIONS = {"dim": 2, "epochs": 1, "threads": 1, "min_count": 1, "sample": 0}
@@ -97,7 +98,7 @@ def warnings_of_training(text, tmp_path, **options):
     file.write_text(text)
     notes = Notes()
     config = configure("ns", OPTIONS | options)
-    skipgram.train(str(file), config, progress=notes, cache_dir=tmp_path / "cache")
+    word_training.train(str(file), config, progress=notes, cache_dir=tmp_path / "cache")
     return notes.warnings
 
 

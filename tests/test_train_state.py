@@ -9,9 +9,9 @@ import pytest
 
 from embedx.objectives import OBJECTIVES
 from embedx.runtime.progress import SILENT, Silent
-from embedx.skipgram import collapsed
 from embedx.skipgram.configuration import configure
 from embedx.training.state import TrainState
+from tests.support import word_training
 from tests.support.contract_classes import REPRESENTATIVES
 from tests.support.resumed_runs import FEW, assert_resumes, label_run, same, sentences, word_run
 
@@ -94,7 +94,7 @@ def test_collapsed_training_resumes_from_a_snapshot(name, steps, stop_after):
 
     def run(snapshot=None, progress=SILENT):
         config = configure(name, FEW | {"epochs": 5, "warm_start": "none"}, is_collapsed=True)
-        return collapsed.train(sentences(), config, snapshot=snapshot, progress=progress)
+        return word_training.train(sentences(), config, snapshot=snapshot, progress=progress)
 
     whole = run().vectors
     stop_after(steps)

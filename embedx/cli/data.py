@@ -31,10 +31,10 @@ def phrases(
     corpora  as for `embedx train`
     top_k    number of results to list; by default all
     """
-    from embedx.cli import words
+    from embedx.cli import corpus
 
     progress = command_progress(quiet, verbose)
-    collocations = words.phrases(corpora, typed or {}, cache_dir, progress)[:top_k]
+    collocations = corpus.phrases(corpora, typed or {}, cache_dir, progress)[:top_k]
     records = []
     rows = []
     for number, phrase in collocations:
@@ -124,9 +124,9 @@ def check(
 
     corpora  as for `embedx train`
     """
-    from embedx.cli import words
+    from embedx.cli import corpus
 
-    words.check_corpus(
+    corpus.check_corpus(
         TrainRequest(
             corpora=corpora,
             objective=objective,

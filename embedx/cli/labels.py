@@ -1,12 +1,9 @@
-"""The work of the commands about classifiers, and of `embedx compare`: the library called, the
-result printed.
-"""
+"""The work of `embedx predict`, and of `embedx eval` on test data of classifiers."""
 
 import dataclasses
 import json
 import sys
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 from numpy import ndarray
@@ -20,8 +17,7 @@ from embedx.classification.label_report import (
 )
 from embedx.classification.ranking import UnknownCount
 from embedx.classification.row_blocks import Best
-from embedx.cli import training_results as results
-from embedx.cli.requests import CompareRequest, EvaluateRequest, PredictRequest
+from embedx.cli.requests import EvaluateRequest, PredictRequest
 from embedx.cli.streams import is_read_at_once, reporter
 from embedx.distributed.settings import ClusterSettings
 from embedx.errors import DataError, InapplicableError, Setting, Text
@@ -29,62 +25,16 @@ from embedx.evaluation.labels import per_label_rows
 from embedx.labeled.data import Labeled
 from embedx.labeled.read import ArrivedRows, read, read_arriving
 from embedx.labeled.tables.settings import TableSettings
-from embedx.pages.plain import as_cell, csv_text, tab_separated
+from embedx.pages.plain import csv_text, tab_separated
 from embedx.runtime import atomic
 from embedx.runtime.progress import SILENT, Progress
 from embedx.settings import Record
 from embedx.storage import outputs
-from embedx.tasks.output import stem_of
-from embedx.tasks.requests import ClassifyRequest
-from embedx.tasks.run import plan_request, run_request
 from embedx.text.sources import STANDARD_INPUT
 
 # Labels printed for a row, unless a number, a threshold or a coverage is given.
 DEFAULT_TOP_K = 5
 NONE_OF_THESE = "none of these"
-# Metrics of the line that `embedx classify` prints.
-METRICS_IN_LINE = (
-    "accuracy",
-    "log_likelihood",
-    "log_likelihood_tempered",
-    "p@1",
-    "p@3",
-    "p@5",
-    "psp@1",
-    "psp@3",
-    "psp@5",
-)
-
-
-def classify(request: ClassifyRequest) -> None:
-    """Train a classifier and print the folder of the model with its loss and scores."""
-    with reporter(request) as progress:
-        if request.dry_run:
-            results.show_plan(request, plan_request(request, progress))
-            return
-        finished = run_request(request, progress)
-        stages = progress.stages()
-    facts, metrics = finished.model.facts, finished.metrics
-
-    if request.as_json:
-        record = {
-            "model": str(finished.output),
-            **facts,
-            "settings": finished.model.settings,
-            "stages": [stage._asdict() for stage in stages],
-            "test": None if metrics is None else results.plain_numbers(metrics),
-        }
-        print(json.dumps(record))
-        return
-
-    parts = [f"{facts['labels']:,} labels"]
-    if facts["interrupted"]:
-        parts.append("interrupted")
-    parts.append(results.loss_line(facts, "no example had a label"))
-    if metrics:
-        parts += [f"{name} {metrics[name]:.4f}" for name in METRICS_IN_LINE if name in metrics]
-        parts.append(f"{metrics['n']:,} labelled test rows")
-    print(*tab_separated([[str(finished.output), ", ".join(parts)]]))
 
 
 # ---- prediction
@@ -310,34 +260,3 @@ def compared_metrics(request: EvaluateRequest, progress: Progress) -> LabelRepor
         remedy = "score one classifier at a time"
         raise InapplicableError("per_label", None, "does not apply to several models", remedy)
     return label_report.evaluate(request.models, tests_of(request), progress)
-
-
-# ---- comparison
-
-
-def compare(request: CompareRequest) -> None:
-    """Compare objectives on text or labelled data, and print the ranking."""
-    from embedx.comparison import compare as comparison, tables
-    from embedx.comparison.data import listed
-
-    files = {name: getattr(request, name) for name in comparison.FILES}
-    folder = request.output or Path(f"{stem_of(*request.data)}.compare")
-    with reporter(request) as progress:
-        ranked = comparison.compared(
-            request.data,
-            files,
-            request.typed,
-            listed(request.objectives),
-            folder,
-            resume=request.resume,
-            overwrite=request.overwrite,
-            progress=progress,
-            command=["embedx", *sys.argv[1:]],
-        )
-    if request.as_json:
-        print(json.dumps({"folder": str(ranked.folder), **tables.as_dict(ranked.ranking)}))
-    else:
-        print(tables.text(ranked.ranking))
-        print(as_cell(str(ranked.folder / comparison.PAGE)))
-    if ranked.interrupted:
-        raise KeyboardInterrupt

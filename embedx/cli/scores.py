@@ -58,7 +58,7 @@ def _score_text(request: EvaluateRequest, text: str, progress: Progress) -> Reco
     """The likelihood of a text under each model, of two with the difference, for JSON; without
     --json it is printed too.
     """
-    from embedx.cli.training_results import plain_numbers
+    from embedx.cli.training_runs import plain_numbers
     from embedx.evaluation import heldout
 
     likelihoods = heldout.likelihoods_of(request.models, text, request.seed, progress)
@@ -78,7 +78,7 @@ def _score_text(request: EvaluateRequest, text: str, progress: Progress) -> Reco
 def _score_classifier(request: EvaluateRequest, progress: Progress) -> None:
     """Print the metrics of a classifier, or of several, on test data."""
     from embedx.cli.labels import tested
-    from embedx.cli.training_results import plain_numbers
+    from embedx.cli.training_runs import plain_numbers
 
     if len(request.models) > 1 or request.against or request.predictions:
         _compare_classifiers(request, progress)
@@ -99,7 +99,7 @@ def _score_classifier(request: EvaluateRequest, progress: Progress) -> None:
 def _compare_classifiers(request: EvaluateRequest, progress: Progress) -> None:
     """Print the metrics of classifiers beside each other; of two also the paired differences."""
     from embedx.cli.labels import compared_metrics
-    from embedx.cli.training_results import plain_numbers
+    from embedx.cli.training_runs import plain_numbers
 
     if request.against:
         problem: Text = ("does not apply with ", Setting("test"))

@@ -1,5 +1,5 @@
-"""The commands that train: their options and help. What they do is in `words`, `labels` and
-`resume`, which need numba.
+"""The commands that train: their options and help. What they do is in `training_runs`,
+`comparison` and `resume`, which need numba.
 
 The docstring of a command is its help, and the list in it describes its arguments
 (`options.documented`).
@@ -23,9 +23,9 @@ def train(request: TrainRequest) -> None:
     corpora    files, globs, directories, URLs, names of `embedx corpus list`, - for standard input
     collapsed  count all pairs first, then take full gradient steps; --epochs are iterations
     """
-    from embedx.cli import words
+    from embedx.cli.training_runs import train_and_print
 
-    words.train(request)
+    train_and_print(request)
 
 
 def classify(request: ClassifyRequest) -> None:
@@ -41,9 +41,9 @@ def classify(request: ClassifyRequest) -> None:
     label_names  names of the labels from 0 on: one per line, or ID TAB ... TAB NAME
     start        continue training this model folder on new rows, which may have new labels
     """
-    from embedx.cli import labels
+    from embedx.cli.training_runs import train_and_print
 
-    labels.classify(request)
+    train_and_print(request)
 
 
 def compare(request: CompareRequest) -> None:
@@ -59,9 +59,9 @@ def compare(request: CompareRequest) -> None:
     next_item   sessions, one per line, by whose last items models are ranked and tuned
     resume      add the missing runs to the comparison in the folder
     """
-    from embedx.cli import labels
+    from embedx.cli import comparison
 
-    labels.compare(request)
+    comparison.compare(request)
 
 
 def resume(output: Path, quiet: bool = False, verbose: bool = False) -> None:
@@ -70,9 +70,7 @@ def resume(output: Path, quiet: bool = False, verbose: bool = False) -> None:
     output  the output folder of the run, or OUTPUT.checkpoint
     """
     from embedx.cli.resume import request_to_resume
+    from embedx.cli.training_runs import train_and_print
 
-    request = dataclasses.replace(request_to_resume(output), quiet=quiet, verbose=verbose)
-    if isinstance(request, TrainRequest):
-        train(request)
-    elif isinstance(request, ClassifyRequest):
-        classify(request)
+    request = request_to_resume(output)
+    train_and_print(dataclasses.replace(request, quiet=quiet, verbose=verbose))

@@ -22,16 +22,13 @@ from embedx.errors import Setting
 from embedx.kernels import stream_key
 from embedx.runtime.interrupts import to_the_end
 from embedx.runtime.memory import MemoryPlan, available_memory, n_bytes
-from embedx.runtime.progress import SILENT, Progress
-from embedx.settings import Options
-from embedx.skipgram.configuration import Configuration, configure
-from embedx.skipgram.run import TrainedVectors, WordVectorsRun, read
+from embedx.runtime.progress import SILENT
+from embedx.skipgram.configuration import configure
+from embedx.skipgram.run import TrainedVectors, WordVectorsRun
 from embedx.skipgram.settings import CollapsedSettings
 from embedx.skipgram.strategies import SMALLER
 from embedx.text import cooccurrence
 from embedx.text.cooccurrence import Counts
-from embedx.text.encode import Corpora
-from embedx.training import life
 from embedx.training.checkpoint import Checkpoints
 from embedx.training.life import Size
 from embedx.training.outcome import Outcome
@@ -132,29 +129,6 @@ class CollapsedRun(WordVectorsRun):
 
     def _collapsed(self) -> CollapsedSettings:
         return self.config.collapsed or CollapsedSettings()
-
-
-def train(
-    corpora: Corpora,
-    config: Configuration,
-    *,
-    progress: Progress = SILENT,
-    cache_dir: Path | None = None,
-    watch: Watch | None = None,
-    snapshot: Options | None = None,
-    checkpoints: Checkpoints | None = None,
-) -> TrainedVectors:
-    """Word vectors of `corpora` as by `embedx.skipgram.run.train`, with a configuration for
-    --collapsed.
-
-    watch  see `CollapsedRun`
-    """
-    with read(corpora, config, progress, cache_dir) as corpus:
-        run = CollapsedRun.prepared(corpus, config, progress)
-        run.cache_dir = cache_dir
-        run.watch = watch
-        run.snapshot = snapshot
-        return life.train_model(run, checkpoints)
 
 
 def _warm_start(run: WordVectorsRun, objective: str) -> Outcome:

@@ -17,11 +17,12 @@ from embedx.graphs.settings import GraphSettings
 from embedx.runtime.progress import reporter
 from embedx.settings import settings_of
 from embedx.skipgram.configuration import configure
-from embedx.skipgram.run import Callback, train
+from embedx.skipgram.run import Callback, WordVectorsRun, read
 from embedx.skipgram.settings import SkipGramSettings, StartSettings
 from embedx.text.encode import Corpora
 from embedx.text.settings import PhraseSettings, TextSettings, VocabularySettings
 from embedx.text.sources import text_defaults
+from embedx.training import life
 from embedx.vectors import gensim_names
 from embedx.vectors.model import WordVectors
 
@@ -154,15 +155,15 @@ class SkipGram:
         return self._train(corpora, callbacks)
 
     def _train(self, corpora: Corpora, callbacks: Iterable[Callback]) -> Self:
+        """The stages of a run, as in `embedx.tasks.run`, without checkpoints and an output."""
         corpora = as_graph(corpora, self.config.graph)
-        with reporter(self.verbose) as progress:
-            trained = train(
-                corpora,
-                self.config,
-                progress=progress,
-                cache_dir=self.cache_dir,
-                callbacks=callbacks,
-            )
+        with (
+            reporter(self.verbose) as progress,
+            read(corpora, self.config, progress, self.cache_dir) as corpus,
+        ):
+            run = WordVectorsRun.prepared(corpus, self.config, progress)
+            run.callbacks = tuple(callbacks)
+            trained = life.train_model(run)
         self._model, self.outcome = trained.vectors, trained.outcome.without_state()
         self.outcome.raise_reason()
         return self

@@ -1,10 +1,10 @@
-"""The task of word vectors: a run on an encoded corpus, and `train`, from corpora to vectors.
+"""The task of word vectors: corpora are read, and a run on an encoded corpus trains its vectors.
 
 corpora -> encoded tokens -> vocabulary -> [engine: blocks of text] -> model
 """
 
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,7 +19,7 @@ from embedx.evaluation import heldout
 from embedx.runtime.cores import usable_cores
 from embedx.runtime.interrupts import to_the_end
 from embedx.runtime.memory import MemoryPlan, allocating, available_memory, n_bytes, plan_memory
-from embedx.runtime.progress import SILENT, Progress
+from embedx.runtime.progress import Progress
 from embedx.runtime.random_streams import INITIAL_PARAMETERS
 from embedx.samplers.contract import Sampler
 from embedx.settings import Options, Record
@@ -55,7 +55,7 @@ from embedx.text.phrase_list import Phrases
 from embedx.text.settings import PhraseSettings
 from embedx.text.subsampling import TokenStream, context_words
 from embedx.text.vocabulary import Vocabulary, keep_probability, kept_counts
-from embedx.training import life, trainer
+from embedx.training import trainer
 from embedx.training.checkpoint import Checkpoints, checksum
 from embedx.training.life import DiskNeeds, Size
 from embedx.training.outcome import Outcome
@@ -436,33 +436,6 @@ class WordVectorsRun:
         of rows, are new.
         """
         return trained_model(self, outcome)
-
-
-def train(
-    corpora: Corpora,
-    config: Configuration,
-    *,
-    progress: Progress = SILENT,
-    cache_dir: Path | None = None,
-    snapshot: Options | None = None,
-    checkpoints: Checkpoints | None = None,
-    callbacks: Iterable[Callback] = (),
-) -> TrainedVectors:
-    """Word vectors of `corpora`: what the command line takes (paths, globs, URLs, recipes, "-"), or
-    an iterable of token lists.
-
-    snapshot     of the `outcome.state` of a run with the same configuration on the same corpora, to
-                 resume
-    checkpoints  keep its state on disk
-    callbacks    are called after each epoch, and may end the training
-
-    Raises as `embedx.training.life.train_model` does; Ctrl-C is raised if nothing was learned.
-    """
-    with read(corpora, config, progress, cache_dir) as corpus:
-        run = WordVectorsRun.prepared(corpus, config, progress)
-        run.snapshot = snapshot
-        run.callbacks = tuple(callbacks)
-        return life.train_model(run, checkpoints)
 
 
 def read(

@@ -31,7 +31,7 @@ IMPORTS = {
         "embedx.classification.run",
         "embedx.cli.app",
         "embedx.cli.labels",
-        "embedx.cli.words",
+        "embedx.cli.training_runs",
         "embedx.skipgram.collapsed",
         "embedx.skipgram.run",
         "embedx.tasks.__main__",

@@ -10,10 +10,10 @@ from embedx.classification.settings import ClassifySettings
 from embedx.labeled.digits import digits
 from embedx.objectives import OBJECTIVES
 from embedx.settings import settings_of
-from embedx.skipgram import run as skipgram
 from embedx.skipgram.configuration import configure
 from embedx.training.checkpoint import Checkpoints
 from embedx.training.state_file import read_state
+from tests.support import word_training
 from tests.support.checkpoints import checkpoints_of
 from tests.support.label_training import train
 
@@ -36,7 +36,7 @@ def objective_settings(objective, options):
 
 def word_run(name, snapshot=None, **options):
     few = FEW | {"epochs": 6} | objective_settings(OBJECTIVES[name], {"warm_up": 2.0}) | options
-    trained = skipgram.train(sentences(), configure(name, few), snapshot=snapshot)
+    trained = word_training.train(sentences(), configure(name, few), snapshot=snapshot)
     return trained.vectors.arrays, trained.outcome
 
 

@@ -1,0 +1,37 @@
+"""The work of `embedx compare`: objectives are compared, and the ranking is printed."""
+
+import json
+import sys
+from pathlib import Path
+
+from embedx.cli.requests import CompareRequest
+from embedx.cli.streams import reporter
+from embedx.comparison import compare as comparison, tables
+from embedx.comparison.data import listed
+from embedx.pages.plain import as_cell
+from embedx.tasks.output import stem_of
+
+
+def compare(request: CompareRequest) -> None:
+    """Compare objectives on text or labelled data, and print the ranking."""
+    files = {name: getattr(request, name) for name in comparison.FILES}
+    folder = request.output or Path(f"{stem_of(*request.data)}.compare")
+    with reporter(request) as progress:
+        ranked = comparison.compared(
+            request.data,
+            files,
+            request.typed,
+            listed(request.objectives),
+            folder,
+            resume=request.resume,
+            overwrite=request.overwrite,
+            progress=progress,
+            command=["embedx", *sys.argv[1:]],
+        )
+    if request.as_json:
+        print(json.dumps({"folder": str(ranked.folder), **tables.as_dict(ranked.ranking)}))
+    else:
+        print(tables.text(ranked.ranking))
+        print(as_cell(str(ranked.folder / comparison.PAGE)))
+    if ranked.interrupted:
+        raise KeyboardInterrupt
