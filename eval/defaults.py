@@ -2,7 +2,8 @@
 LogisticRegression, on the same rows.
 
 Sections: `tuned`, data on which defaults were chosen, each split into rows to train on and rows to
-look at, no test file among them; `unseen`, data that were looked at only when they had been. Of
+look at, no test file among them; `unseen`, data that were looked at only when they had been;
+`augment`, both forms of augment and reduce on all of these with one label a row. Of
 scikit-learn the better of the two is what objectives are held against, each at the best of a few
 penalties on the very rows that are scored, which favours them.
 """
@@ -24,13 +25,16 @@ from eval.classification_process import best, quality
 from eval.defaults_data import MADE_OF, halves
 from eval.experiment import Experiment, Run
 from eval.page import listed, shown_settings, table
-from eval.records import Job, Records, Result
+from eval.records import DEFAULT_SEED, Job, Records, Result
 from eval.speed_classification import indicator
 
 SECTIONS = {
     "tuned": ("digits", "mnist", "bibtex", "bibtex-first", "eurlex-first", "eurlex", "classes"),
     "unseen": ("omniglot", "pages", "articles", "tags"),
 }
+AUGMENT = "augment"
+FORMS = ("utility", "noise")
+AUGMENTED = ("ar", "ar-probit", "ar-logistic")
 HIDDEN = {"eurlex": 100}  # sets whose features are met through a hidden layer
 ABOUT = {
     "digits": "8 × 8 pixels, 0 to 16; dense",
@@ -50,6 +54,7 @@ ABOUT = {
     "tags": "generated: many labels a row, binary features",
 }
 SEVERAL = ("bibtex", "eurlex", "tags")
+SINGLE = [name for name in ABOUT if name not in SEVERAL]  # one label a row
 LINEAR = ("LinearSVC", "LogisticRegression")
 # exact losses, and the six
 FIRST = ("softmax", "ova", "margin", "ns", "hs", "ar", "ove", "implicit", "ldgs")
@@ -74,6 +79,9 @@ TARGET = 0.9  # of the better one's P@1
 
 def jobs(run: Run) -> Iterator[Job]:
     for section in run.chosen("section"):
+        if section == AUGMENT:
+            yield from augment_jobs(run)
+            continue
         for name in SECTIONS[section]:
             if name not in run.chosen("set"):
                 continue
@@ -90,10 +98,30 @@ def jobs(run: Run) -> Iterator[Job]:
                     }
 
 
+def augment_jobs(run: Run) -> Iterator[Job]:
+    for name in SINGLE:
+        for objective in AUGMENTED:
+            for form in FORMS:
+                for seed in range(1, run.settings.seeds + 1):
+                    if name in run.chosen("set") and objective in run.chosen("contender"):
+                        yield augment_job(name, objective, form) | {"seed": seed}
+
+
+def augment_job(name: str, objective: str, form: str) -> Job:
+    return {
+        "section": AUGMENT,
+        "set": name,
+        "tool": "embedx",
+        "objective": objective,
+        "options": {"augment": form},
+        "threads": 1,
+    }
+
+
 def needs(run: Run) -> list[str]:
     """The data sets that the chosen sets are made of."""
     sections = run.chosen("section")
-    names = [name for section in sections for name in SECTIONS[section]]
+    names = [name for section in sections for name in SECTIONS.get(section, SINGLE)]
     return [MADE_OF[name] for name in names if name in run.chosen("set") and name in MADE_OF]
 
 
@@ -101,7 +129,13 @@ def measure(run: Run, job: Job) -> Result:
     train, test = halves(run.data_folder, job["set"], run.quick)
     if job["tool"] != "embedx":
         return measure_sklearn(job["tool"], train, test)
-    options: Job = {"threads": job["threads"], "hidden": HIDDEN.get(job["set"]), "weights": "dense"}
+    options: Job = {
+        "threads": job["threads"],
+        "seed": job.get("seed", DEFAULT_SEED),
+        "hidden": HIDDEN.get(job["set"]),
+        "weights": "dense",
+        **job.get("options", {}),
+    }
     name = job["objective"]
     if name == AUTOMATIC:
         name, options = default_objective(train, {})
@@ -330,11 +364,41 @@ def settings(records: Records) -> str:
     )
 
 
+def augment_table(records: Records) -> str:
+    """Means over the seeds, with the standard error of the difference of both forms, which have the
+    same seeds.
+    """
+    rows = []
+    for name in SINGLE:
+        for objective in AUGMENTED:
+            utility_results, noise_results = (
+                {
+                    record["job"]["seed"]: record["result"]
+                    for record in records.succeeded(**augment_job(name, objective, form))
+                }
+                for form in FORMS
+            )
+            seeds = sorted(set(utility_results) & set(noise_results))
+            if len(seeds) < 2:
+                continue
+            row = {"data": name, "objective": f"`{objective}`", "seeds": len(seeds)}
+            for measure, title in (("p@1", "P@1"), ("log_likelihood", "log-likelihood")):
+                utility = np.array([utility_results[seed][measure] for seed in seeds])
+                noise = np.array([noise_results[seed][measure] for seed in seeds])
+                difference = noise - utility
+                error = difference.std(ddof=1) / np.sqrt(len(seeds))
+                row[f"{title}, utility"] = f"{utility.mean():.3f}"
+                row[f"{title}, noise"] = f"{noise.mean():.3f}"
+                row[f"{title}: difference"] = f"{difference.mean():+.3f} ± {error:.3f}"
+            rows.append(row)
+    return table(rows)
+
+
 EXPERIMENT = Experiment(
     name="defaults",
     title="Every objective of classification at its defaults",
     choices={
-        "section": tuple(SECTIONS),
+        "section": (*SECTIONS, AUGMENT),
         "set": tuple(ABOUT),
         "contender": ("scikit-learn", *CONTENDERS),
     },
@@ -343,6 +407,8 @@ EXPERIMENT = Experiment(
     jobs=jobs,
     needs=needs,
     measure=measure,
+    settings={"seeds": 3},
+    quick={"seeds": 2},
     tables={
         "sets": sets,
         **{name: partial(precisions, name) for name in SECTIONS},
@@ -351,6 +417,7 @@ EXPERIMENT = Experiment(
         "likelihoods": likelihoods,
         "seconds": seconds,
         "settings": settings,
+        "augment": augment_table,
     },
     plots={},
 )
