@@ -53,6 +53,7 @@ from embedx.training.strategy import Strategy, Tally, Wrap
 
 # Number of examples that are searched in a tree at a time.
 MATCHED_ROWS = 1 << 14
+NO_EXAMPLES = Csr(np.zeros(2, int64), np.zeros(0, int32))
 
 
 class TrainedTile(NamedTuple):
@@ -204,8 +205,7 @@ class LabelwiseTraining(Strategy):
     def compile(self, progress: Progress) -> None:
         self.kernel = tiles.train_tile_dual if self.is_dual else tiles.train_tile
         function = self.objective.dual_steps if self.is_dual else self.objective.coefficients
-        empty = Csr(np.zeros(2, int64), np.zeros(0, int32))
-        groups = tiles.LabelGroups(empty, empty, np.zeros(1, float32))
+        groups = tiles.LabelGroups(NO_EXAMPLES, NO_EXAMPLES, np.zeros(1, float32))
         plan = self.tile_plan(1, 0.0, uint64(0))
         worker = self.workers[0] if self.workers else self._new_worker()
         arguments = (self.examples, groups, 0, 0, 0, plan, worker)
@@ -367,6 +367,13 @@ class LabelwiseTraining(Strategy):
     def arrays(self) -> dict[str, ndarray]:
         return label_tree.arrays_of(self.trees())
 
+    def release(self) -> None:
+        """Free what only training needs, once the classifier has the arrays."""
+        self.trained = [[] for _ in self.plans]
+        self.done = {}
+        self.workers = []
+        self.members = self.positives = NO_EXAMPLES
+
     def state(self) -> TrainState:
         state = TrainState()
         state.add(
@@ -497,5 +504,6 @@ class LabelwiseTrainer:
             arrays = self.anchor.applied(arrays)
         history.classifier.arrays |= arrays
         history.classifier.parameters_changed()
+        self.strategy.release()
         if history.is_wanted:
             history.note(int(outcome.epochs) - 1, outcome.final_loss, outcome.seconds)

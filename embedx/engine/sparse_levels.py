@@ -17,7 +17,9 @@ from embedx.kernels import best_of_rows, kernel, place_of
 from embedx.kernels.threads import in_parts, in_threads
 from embedx.labeled.data import offsets_of
 
-EVERY = 64  # one weight in EVERY is sampled, to divide the weights among threads
+EVERY = 64  # one weight in EVERY is sampled, to divide the weights into parts
+# Weights that a thread sorts at a time, in about 24 bytes each.
+WEIGHTS_PER_PART = 1 << 23
 # Rows of the lookup table that are entered and cleared in the time of one binary search.
 VALUES_PER_ROW = 16
 LOWEST = float32(-3e38)  # in place of -inf: the score of an unused place
@@ -60,12 +62,11 @@ class TileWeights(NamedTuple):
 
 
 class _Rows(NamedTuple):
-    """Weights by group and feature, as in a `Level`."""
+    """Rows of a `Level`, by group and feature."""
 
-    row: ndarray  # int64 (n_rows,): group · n_features + feature, ascending
-    n_weights: ndarray  # int64 (n_rows,)
-    child: ndarray  # int32 (n_weights,)
-    weight: ndarray  # float32 (n_weights,)
+    features: ndarray  # int32 (n_rows,)
+    n_weights: ndarray  # int32 (n_rows,)
+    n_rows_of_group: ndarray  # int64 (n_groups,)
 
 
 def level_of(
@@ -77,37 +78,56 @@ def level_of(
 ) -> Level:
     """A level from the weights of its tiles, in the order of their nodes.
 
-    Each thread collects a range of rows, and writes it to its place in the level.
+    Ranges of rows are sorted one after another by each thread, and written to their places.
     """
-    edges = _row_edges(tiles, len(first_node) - 1, n_features, threads)
+    n_groups = len(first_node) - 1
+    n_weights = sum(len(tile.weight) for tile in tiles)
+    n_parts = max(threads, -(-n_weights // WEIGHTS_PER_PART))
+    edges = _row_edges(tiles, n_groups, n_features, n_parts)
 
-    def part(begin: int, end: int) -> _Rows:
-        return _rows_between(begin, end, tiles, first_node, n_features)
+    def selected(begin: int, end: int) -> list[tuple[TileWeights, slice | ndarray]]:
+        """The tiles with weights in the rows begin:end, and which of their weights these are."""
+        return [
+            (tile, _between(begin, end, tile, n_features))
+            for tile in tiles
+            if tile.group * n_features < end and begin < (tile.group + 1) * n_features
+        ]
 
-    parts = in_threads(part, threads, edges[:-1], edges[1:])
-    first_row = offsets_of(np.array([len(part.row) for part in parts]))
-    first_weight = offsets_of(np.array([len(part.weight) for part in parts]))
-    row = np.empty(first_row[-1], int64)
-    features = np.empty(first_row[-1], int32)
-    n_weights = np.empty(first_row[-1], int64)
-    child = np.empty(first_weight[-1], int32)
-    weight = np.empty(first_weight[-1], float32)
+    def size(begin: int, end: int) -> int:
+        return sum(len(tile.weight[here]) for tile, here in selected(begin, end))
 
-    def write(n: int) -> None:
-        rows = slice(first_row[n], first_row[n + 1])
-        weights = slice(first_weight[n], first_weight[n + 1])
-        row[rows] = parts[n].row
-        features[rows] = parts[n].row % max(n_features, 1)
-        n_weights[rows] = parts[n].n_weights
-        child[weights] = parts[n].child
-        weight[weights] = parts[n].weight
+    first_of_part = offsets_of(np.array(in_threads(size, threads, edges[:-1], edges[1:])))
+    child = np.empty(n_weights, int32)
+    weight = np.empty(n_weights, float32)
 
-    in_threads(write, threads, range(len(parts)))
+    def write(begin: int, end: int, first: int) -> _Rows:
+        """Write the weights of the rows begin:end, those of a row in the order of their nodes."""
+        rows = [np.zeros(0, int64)]
+        children = [np.zeros(0, int32)]
+        weights = [np.zeros(0, float32)]
+        for tile, here in selected(begin, end):
+            rows.append(tile.group * n_features + tile.feature[here].astype(int64))
+            children.append(tile.child[here] + int32(tile.first_node - first_node[tile.group]))
+            weights.append(tile.weight[here])
+        row = np.concatenate(rows)
+        order = np.argsort(row, kind="stable")
+        row = row[order]
+        child[first : first + len(row)] = np.concatenate(children)[order]
+        weight[first : first + len(row)] = np.concatenate(weights)[order]
+        first_in_row = np.flatnonzero(np.diff(row, prepend=-1))
+        row_of_level = row[first_in_row]
+        return _Rows(
+            (row_of_level % max(n_features, 1)).astype(int32),
+            np.diff(first_in_row, append=len(row)).astype(int32),
+            np.bincount(row_of_level // max(n_features, 1), minlength=n_groups),
+        )
+
+    parts = in_threads(write, threads, edges[:-1], edges[1:], first_of_part[:-1].tolist())
     return Level(
         first_node,
-        np.searchsorted(row, np.arange(len(first_node)) * n_features),
-        features,
-        offsets_of(n_weights),
+        offsets_of(np.sum([part.n_rows_of_group for part in parts], axis=0)),
+        np.concatenate([part.features for part in parts]),
+        offsets_of(np.concatenate([part.n_weights for part in parts])),
         child,
         weight,
         bias,
@@ -117,43 +137,21 @@ def level_of(
 def _row_edges(
     tiles: Sequence[TileWeights], n_groups: int, n_features: int, n_parts: int
 ) -> list[int]:
-    """Edges of n_parts ranges of rows with about equally many weights, by a sample of these."""
+    """Edges of n_parts ranges of rows with about equally many weights, by a sample of these. A row
+    is a group and a feature: group · n_features + feature.
+    """
     sampled = [int64(tile.group) * n_features + tile.feature[::EVERY] for tile in tiles]
     rows = np.sort(np.concatenate([np.zeros(1, int64), *sampled]))
     inner = rows[np.arange(1, n_parts) * len(rows) // n_parts]
     return [0, *inner.tolist(), n_groups * n_features]
 
 
-def _rows_between(
-    begin: int, end: int, tiles: Sequence[TileWeights], first_node: ndarray, n_features: int
-) -> _Rows:
-    """The rows begin:end, with the weights of a row in the order of their nodes."""
-    rows = [np.zeros(0, int64)]
-    children = [np.zeros(0, int32)]
-    weights = [np.zeros(0, float32)]
-    for tile in tiles:
-        first_row = tile.group * n_features
-        if first_row >= end or first_row + n_features <= begin:
-            continue
-        row = first_row + tile.feature.astype(int64)
-        child = tile.child + int32(tile.first_node - first_node[tile.group])
-        weight = tile.weight
-        if first_row < begin or first_row + n_features > end:
-            is_here = (row >= begin) & (row < end)
-            row = row[is_here]
-            child = child[is_here]
-            weight = weight[is_here]
-        rows.append(row)
-        children.append(child)
-        weights.append(weight)
-    row = np.concatenate(rows)
-    order = np.argsort(row, kind="stable")
-    row = row[order]
-    first = np.flatnonzero(np.diff(row, prepend=-1))
-    n_weights = np.diff(first, append=len(row))
-    return _Rows(
-        row[first], n_weights, np.concatenate(children)[order], np.concatenate(weights)[order]
-    )
+def _between(begin: int, end: int, tile: TileWeights, n_features: int) -> slice | ndarray:
+    """The weights of a tile that are in the rows begin:end: all, or a mask of them."""
+    first_row = tile.group * n_features
+    if begin <= first_row and first_row + n_features <= end:
+        return slice(None)
+    return (tile.feature >= begin - first_row) & (tile.feature < end - first_row)
 
 
 @kernel

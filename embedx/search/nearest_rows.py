@@ -83,29 +83,37 @@ def row_index(rows: csr_matrix) -> RowIndex:
     first_of_band[1:-1] = np.searchsorted(read, BANDS * read[-1]) if len(read) else 0
     first_of_band[-1] = len(read)
 
-    n_padded = padded(rows.shape[0], BLOCK)
-    row_of_value = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
-    band_of_value = np.searchsorted(first_of_band[1:-1], rows.indices, side="right")
-    begin = [rows.indptr[:-1]]
-    norm = []
-    for band in range(N_BANDS):
-        is_in_band = band_of_value == band
-        row = row_of_value[is_in_band]
-        begin.append(begin[-1] + np.bincount(row, minlength=rows.shape[0]))
-        square = np.square(rows.data[is_in_band], dtype=float64)
-        norm.append(np.sqrt(np.bincount(row, square, n_padded)))
+    begin = np.empty((N_BANDS, rows.shape[0]), int64)
+    norm = np.zeros((N_BANDS, padded(rows.shape[0], BLOCK)), float32)
+    offsets = rows.indptr.astype(int64)
+    features = rows.indices.astype(int32, copy=False)
+    write_bands(offsets, features, rows.data, first_of_band, begin, norm)
     return RowIndex(
         number,
-        rows.indptr.astype(int64),
-        rows.indices.astype(int32),
+        offsets,
+        features,
         rows.data,
         columns.indptr.astype(int64),
-        columns.indices.astype(int32),
+        columns.indices.astype(int32, copy=False),
         columns.data,
         first_of_band,
-        np.array(begin[:-1], int64),
-        np.array(norm, float32),
+        begin,
+        norm,
     )
+
+
+@kernel
+def write_bands(offsets, features, values, first_of_band, begin, norm):
+    """Write where the features of a band begin in each row, and their norm."""
+    for i in range(len(offsets) - 1):
+        at = offsets[i]
+        for band in range(N_BANDS):
+            begin[band, i] = at
+            square = ZERO
+            while at < offsets[i + 1] and features[at] < first_of_band[band + 1]:
+                square += values[at] * values[at]
+                at += 1
+            norm[band, i] = np.sqrt(square)
 
 
 def nearest_rows(index: RowIndex, queries: Any, k: int, threads: int) -> Near:
