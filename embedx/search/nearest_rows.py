@@ -1,6 +1,6 @@
 """Exact nearest neighbours by cosine among sparse rows, by an inverted index.
 
-The features of a query are visited from the rarest to the most frequent, in three bands; the
+The features of a query are visited from the rarest to the most frequent, in bands; the
 products of a feature are added to all rows that have it. After a band, the cosine of a row is at
 most its current sum plus, for each later band, the product of two norms: of the query's and of the
 row's features of the band (Cauchy-Schwarz). Once few rows can still be among the best, the
@@ -20,9 +20,9 @@ from embedx.kernels.simd import ONE, ZERO, padded
 from embedx.kernels.threads import in_parts
 from embedx.labeled.rules import scaled
 
-# Where the second and the third band begin, as fractions of the postings that a row of the index
-# would read.
-BANDS = np.array([0.2, 0.5])
+# Where the bands after the first begin, as fractions of the postings that a row of the index would
+# read.
+BANDS = np.array([0.3, 0.5, 0.7])
 N_BANDS = len(BANDS) + 1
 ROW_COST = 4  # cost of a value that is read by row, in postings
 # Number of rows that are compared with a bound at once. It is a constant, and arrays by row are
@@ -265,32 +265,40 @@ def finished_by_row(index, band, n_left, workspace, ids, cosines, e):
 
 
 @kernel_part
+def bound_of(index, workspace, i):
+    """The most that the cosine of row i can be; norms of the query are 0 for bands that were read."""
+    bound = workspace.sums[i]
+    for band in range(1, N_BANDS):
+        bound += workspace.norm[band] * index.norm[band, i]
+    return bound
+
+
+@kernel_part
+def n_above(index, workspace, start, least):
+    """The number of rows of a block, from row `start`, whose bound is above `least`."""
+    n = int32(0)
+    for i in range(BLOCK):
+        n += int32(bound_of(index, workspace, start + i) > least)
+    return n
+
+
+@kernel_part
 def likely_rows(index, least, most, workspace):
     """Write the rows whose bound is above `least`, if there are at most `most`; return their
     number.
     """
     sums = workspace.sums
-    query_norm_1 = workspace.norm[1]
-    query_norm_2 = workspace.norm[2]
-    norm_1 = index.norm[1]
-    norm_2 = index.norm[2]
     n_likely = int32(0)
-    for i in range(len(sums)):
-        bound = sums[i] + query_norm_1 * norm_1[i] + query_norm_2 * norm_2[i]
-        n_likely += int32(bound > least)
+    for block in range(len(sums) // BLOCK):
+        n_likely += n_above(index, workspace, block * BLOCK, least)
     if n_likely > most:
         return int64(n_likely)
     n = int64(0)
     for block in range(len(sums) // BLOCK):
         start = block * BLOCK
-        n_higher = int32(0)
-        for i in range(start, start + BLOCK):
-            bound = sums[i] + query_norm_1 * norm_1[i] + query_norm_2 * norm_2[i]
-            n_higher += int32(bound > least)
-        if n_higher:
+        if n_above(index, workspace, start, least):
             for i in range(start, start + BLOCK):
-                bound = sums[i] + query_norm_1 * norm_1[i] + query_norm_2 * norm_2[i]
-                if bound > least:
+                if bound_of(index, workspace, i) > least:
                     workspace.likely[n] = i
                     n += 1
     return n
