@@ -188,7 +188,7 @@ def test_two_configurations_with_several_seeds(two_sides):
     ]
     assert rows[1][3] == f"{scores[0]:.6g}"
     alone = words.evaluate(good[:1], good[1:2], tests)
-    assert alone.conclusions()[-1].startswith("A and B are one run each")
+    assert alone.conclusions()[-1].startswith(f"{good[0]} and {good[1]} are one run each")
     several = words.evaluate(good, (), tests)
     assert several.sides == list("ABC")[: len(good)]
     heading, row = several.table().splitlines()[len(good) + 1 :]

@@ -157,13 +157,13 @@ def test_headlines_say_how_many_suggestions_are_right():
     assert headlines([[0], [0], [3], [2]]) == [
         "75 of 100 first suggestions are right.",
         "The right label is among 5 suggestions for 100 of 100 rows.",
-        "Labels with 1 training row are the first suggestion in 100 of 100 cases.",
+        "Labels with 1 training row are the first suggestion for 100 of 100 of their rows.",
     ]
     assert headlines([[0, 2], [0, 1, 4], [7], []]) == [
         "Of 5 suggestions 1.7 are right; rows have 2.0 labels.",
         "67 of 100 first suggestions are right.",
         "33 of 100 rows have only labels that do not occur in training.",
-        "Labels with 21 to 100 training rows are among 5 suggestions in 100 of 100 cases.",
+        "Labels with 21 to 100 training rows are among 5 suggestions for 100 of 100 of their rows.",
     ]
     assert headlines([[], [], [], []]) == []
 
@@ -525,12 +525,12 @@ def test_the_page_shows_results_on_test_data(tmp_path, write):
     )
     values = label_pages.single_values(classifier, request)
     assert values["key_figures"]["test rows"] == "7"
-    assert ["n", "6"] in values["metrics"]  # one row has no label
+    assert ["rows with labels", "6"] in values["metrics"]  # one row has no label
     rows, metrics = values["by_k"], dict(values["metrics"])
     assert rows[0] == ["k", "precision", "recall", "nDCG"]
     assert [row[0] for row in rows[1:]] == ["1", "2", "3", "4"]  # labels
     assert [(row[1], row[3]) for row in rows[1:4:2]] == [
-        (metrics[f"p@{k}"], metrics[f"ndcg@{k}"]) for k in (1, 3)
+        (metrics[f"P@{k}"], metrics[f"nDCG@{k}"]) for k in (1, 3)
     ]
     assert rows[4][2] == f"{5 / 6:.4f}"  # all labels but the unknown one
     assert len(values["examples"]) == 1 + 3

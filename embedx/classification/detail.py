@@ -199,7 +199,7 @@ def _of_rarest(bins: Sequence[FrequencyBin], labels: Labels) -> list[str]:
     rows = "row" if rarest.name == "1" else "rows"
     place = "the first suggestion" if k == 1 else f"among {k} suggestions"
     times = _of_100(rarest.recall[k])
-    return [f"Labels with {rarest.name} training {rows} are {place} in {times} cases."]
+    return [f"Labels with {rarest.name} training {rows} are {place} for {times} of their rows."]
 
 
 def _of_100(share: float) -> str:

@@ -75,6 +75,7 @@ INSTEAD = {
         "an option of `embedx classify`; `embedx compare` takes it for an objective:"
         " --objectives softmax,softmax:score=euclidean"
     ),
+    "abstain": "an option of `embedx predict`; any classifier can abstain",
     "heldout": "write --text FILE to score a text; `embedx train --heldout` holds a part out",
 }
 

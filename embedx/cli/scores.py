@@ -178,5 +178,8 @@ def _print_word_scores(report: "Report") -> None:
         print(report.table())
         return
     print(report.tsv())
+    if len(report.models) > 2:
+        sides = zip(report.sides, report.models, strict=True)
+        print(*(f"{side}: {model}" for side, model in sides), sep=", ", file=sys.stderr)
     for conclusion in report.conclusions():
         print(conclusion, file=sys.stderr)

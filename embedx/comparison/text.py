@@ -1,7 +1,8 @@
 """Text, or a graph, to compare objectives on: how runs start, and how word vectors are scored."""
 
+import contextlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from embedx.tasks.requests import TrainRequest
 from embedx.text.heldout import HeldOut, hold_out
 from embedx.text.settings import SESSIONS, noun_of
 from embedx.text.sources import find_sources, text_defaults
+from embedx.text.tables import TABLE, NotTextError
 from embedx.text.vocabulary import select
 from embedx.vectors.model import WordVectors, load
 
@@ -30,6 +32,19 @@ N_POINTS_OF_CURVE = 12
 N_RESAMPLES = 200
 # Recorded groups of sessions.
 N_SESSION_GROUPS = 1000
+
+
+@contextlib.contextmanager
+def labels_named_in_errors() -> Iterator[None]:
+    """Tell who compares on a table how it is read as labelled data, too."""
+    try:
+        yield
+    except NotTextError as error:
+        if error.kind != TABLE:
+            raise
+        by_test = ("; if its rows have labels, name the labelled data to score on with ",)
+        remedy = (error.remedy, by_test, Setting("test"))
+        raise DataError(error.file, error.line, error.problem, remedy) from error
 
 
 class Text(Data):
@@ -97,7 +112,10 @@ class Text(Data):
 
     def prepare(self, progress: Progress) -> dict[str, Any]:
         config = configure(None, self.options, defaults=text_defaults(self.names, self.options))
-        with skipgram.read(self.names, config, progress, self.cache_dir) as corpus:
+        with (
+            labels_named_in_errors(),
+            skipgram.read(self.names, config, progress, self.cache_dir) as corpus,
+        ):
             vocabulary, remap = select(corpus, config.vocabulary, config.text.normalize)
             self.words = vocabulary.words
             facts = {"tokens": corpus.n_tokens, "vocabulary": len(vocabulary)}

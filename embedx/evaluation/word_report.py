@@ -250,8 +250,13 @@ class Report:
         rows += [difference.tsv_row() for difference in self.differences]
         return "\n".join(tab_separated(map(_as_text, row) for row in rows))
 
-    def conclusions(self, sides: Sequence[str] = ("A", "B")) -> list[str]:
-        """A sentence for each difference between the two sides of these names."""
+    def conclusions(self, sides: Sequence[str] = ()) -> list[str]:
+        """A sentence for each difference between the two sides.
+
+        sides  their names; by default those of two different models, else A and B
+        """
+        if not sides:
+            sides = self.models if len(set(self.models)) == len(self.models) == 2 else ("A", "B")
         sentences = [
             sentence(difference, sides)
             for difference in self.differences
