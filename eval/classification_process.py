@@ -35,9 +35,9 @@ class Watch:
 
     @contextlib.contextmanager
     def time(self, stage: str) -> Iterator[None]:
-        begun = time.perf_counter()
+        start = time.perf_counter()
         yield
-        self.seconds[stage] = time.perf_counter() - begun
+        self.seconds[stage] = time.perf_counter() - start
 
 
 # ---- what all tools share
@@ -56,23 +56,21 @@ def quality(
     """
     rows = np.repeat(np.arange(len(top)), TOP)
     hit = np.asarray(y.tocsr()[rows, np.maximum(top, 0).ravel()]).reshape(top.shape) * (top >= 0)
-    found = {f"p@{k}": float(hit[:, :k].mean()) for k in (1, 3, 5)}
+    metrics = {f"p@{k}": float(hit[:, :k].mean()) for k in (1, 3, 5)}
     if files is not None:
         trained = indicators(files, "train")
         scale = (np.log(trained.shape[0]) - 1) * 2.5**0.55
         weights = 1 + scale * (np.asarray(trained.sum(axis=0)).ravel() + 1.5) ** -0.55
-        gain, ideal = (
-            hit * weights[np.maximum(top, 0)],
-            [np.sort(weights[row])[::-1][:TOP] for row in np.split(*rows_in(y))],
-        )
+        gain = hit * weights[np.maximum(top, 0)]
+        ideal = [np.sort(weights[row])[::-1][:TOP] for row in np.split(*rows_in(y))]
         for k in (1, 3, 5):
-            found[f"psp@{k}"] = float(gain[:, :k].sum() / sum(best[:k].sum() for best in ideal))
+            metrics[f"psp@{k}"] = float(gain[:, :k].sum() / sum(best[:k].sum() for best in ideal))
     if first is not None:
         bins = np.array_split(np.argsort(first, kind="stable"), 10)
-        found["calibration"] = float(
-            np.mean([abs(hit[each, 0].mean() - first[each].mean()) for each in bins])
+        metrics["calibration"] = float(
+            np.mean([abs(hit[in_bin, 0].mean() - first[in_bin].mean()) for in_bin in bins])
         )
-    return found
+    return metrics
 
 
 def rows_in(y: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -190,8 +188,8 @@ def run(job: Job, data: Any, **other: Any) -> Any:
         } | options
     objective = objectives.find(job["objective"])
     settings = ClassifySettings.from_options(options)
-    wanted = RunSettings(objective(objective.Settings.from_options(options)), settings)
-    return life.train_model(ClassifierRun(data, wanted))
+    run_settings = RunSettings(objective(objective.Settings.from_options(options)), settings)
+    return life.train_model(ClassifierRun(data, run_settings))
 
 
 def warm(job: Job, data: Any) -> None:
@@ -226,11 +224,9 @@ def fasttext(job: Job, files: Files, scratch: Path) -> Result:
     """
     import fasttext as peer
 
-    folder, watch, options = (
-        files["folder"],
-        Watch(),
-        {k: v for k, v in job["options"].items() if k != "rates"},
-    )
+    folder = files["folder"]
+    watch = Watch()
+    options = {k: v for k, v in job["options"].items() if k != "rates"}
     fixed = {
         "dim": 100,
         "minCount": 1,
@@ -272,15 +268,16 @@ def omikuji(job: Job, files: Files, scratch: Path) -> Result:
     """
     import omikuji as peer
 
-    watch, settings = Watch(), peer.Model.default_hyper_param()
+    watch = Watch()
+    settings = peer.Model.default_hyper_param()
     for name, value in job["options"].items():
         setattr(settings, name, value)
     with watch.time("whole"), log_of_stderr(scratch / "log"):
         model = peer.Model.train_on_data(f"{files['folder']}/train.txt", settings, job["threads"])
     logged = re.search(r"Model training complete; it took ([\d.]+)s", (scratch / "log").read_text())
-    whole = watch.seconds.pop("whole")
-    watch.seconds["training"] = float(logged[1]) if logged else whole
-    watch.seconds["reading"] = max(whole - watch.seconds["training"], 0.0)
+    total_seconds = watch.seconds.pop("whole")
+    watch.seconds["training"] = float(logged[1]) if logged else total_seconds
+    watch.seconds["reading"] = max(total_seconds - watch.seconds["training"], 0.0)
     x = sparse(files, Watch(), "X")[1]
     model.init_prediction_thread_pool(job["threads"])
     with watch.time("prediction"):
@@ -343,9 +340,12 @@ def pecos(job: Job, files: Files, scratch: Path) -> Result:
     from pecos.xmc import Indexer, LabelEmbeddingFactory
     from pecos.xmc.xlinear.model import XLinearModel
 
-    watch, threads = Watch(), job["threads"]
+    watch = Watch()
+    threads = job["threads"]
     x, y, test, _ = sparse(files, watch)
-    x, y, test = x.astype(np.float32), y.astype(np.float32).tocsc(), test.astype(np.float32)
+    x = x.astype(np.float32)
+    y = y.astype(np.float32).tocsc()
+    test = test.astype(np.float32)
     settings = {
         "nr_splits": 16,
         "max_leaf_size": 100,
@@ -380,9 +380,11 @@ def libmultilabel(job: Job, files: Files, scratch: Path) -> Result:
     import joblib
     from libmultilabel import linear as peer
 
-    watch, options = Watch(), dict(job["options"])
+    watch = Watch()
+    options = dict(job["options"])
     x, y, test, _ = sparse(files, watch)
-    method, solver = options.pop("method"), f"-s 1 -e 0.0001 -c 1 -m {job['threads']} -q"
+    method = options.pop("method")
+    solver = f"-s 1 -e 0.0001 -c 1 -m {job['threads']} -q"
     with watch.time("training"):
         model = getattr(peer, f"train_{method}")(
             y, x.astype(np.float64), options=solver, verbose=False, **options
@@ -391,9 +393,9 @@ def libmultilabel(job: Job, files: Files, scratch: Path) -> Result:
     with watch.time("prediction"):
         for start in range(0, test.shape[0], 200):
             scores = peer.predict_values(model, test[start : start + 200].astype(np.float64))
-            few = np.argpartition(-scores, TOP, axis=1)[:, :TOP]
-            values = np.take_along_axis(scores, few, axis=1)
-            answers.append((np.take_along_axis(few, best(values), axis=1), values.max(axis=1)))
+            top_rows = np.argpartition(-scores, TOP, axis=1)[:, :TOP]
+            values = np.take_along_axis(scores, top_rows, axis=1)
+            answers.append((np.take_along_axis(top_rows, best(values), axis=1), values.max(axis=1)))
     joblib.dump(model, scratch / "model")
     top, first = (np.concatenate(part) for part in zip(*answers, strict=True))
     is_probability = method != "1vsrest"
@@ -499,11 +501,11 @@ def logistic_regression(job: Job, files: Files, scratch: Path) -> Result:
     with watch.time("training"):
         model.fit(x, y)
     with watch.time("prediction"):
-        found = model.predict_log_proba(test)
+        known_log_p = model.predict_log_proba(test)
     log_p = np.full(
         (len(expected), int(max(y.max(), expected.max())) + 1), -np.inf, dtype=np.float64
     )
-    log_p[:, model.classes_] = found
+    log_p[:, model.classes_] = known_log_p
     return {
         **watch.seconds,
         **fit_of(log_p, expected, model.classes_),
@@ -519,7 +521,9 @@ def logistic_regression(job: Job, files: Files, scratch: Path) -> Result:
 def scaling(job: Job, files: Files, scratch: Path) -> Result:
     """Time for each example of random data."""
     rng = np.random.default_rng(job["turn"])
-    n, d, n_labels = job["examples"], job["features"], job["labels"]
+    n = job["examples"]
+    d = job["features"]
+    n_labels = job["labels"]
     warm(job, random_data(rng, min(n, 300), d, 1000))
     trained = run(job, random_data(rng, n, d, n_labels))
     visited = trained.outcome.epochs * n

@@ -53,23 +53,24 @@ PASSES = 5  # over the text
 
 
 def jobs(run: Run) -> Iterator[Job]:
-    own, sections = run.settings, run.chosen("section")
+    settings = run.settings
+    sections = run.chosen("section")
     if "time" in sections:
-        for seed in range(1, int(own.repetitions) + 1):
+        for seed in range(1, int(settings.repetitions) + 1):
             for workers, threads in HOW:
                 yield {
                     "kind": "run",
                     "workers": workers,
                     "threads": threads,
-                    "epochs": own.passes,
+                    "epochs": settings.passes,
                     "seed": seed,
                 }
     if "quality" in sections:
         for objective in run.chosen("objective"):
-            common = {"kind": "quality", "objective": objective, "epochs": own.epochs}
+            common = {"kind": "quality", "objective": objective, "epochs": settings.epochs}
             yield from (
                 common | {"workers": 1, "merges": MERGES[0], "seed": 1 + k}
-                for k in range(int(own.seeds))
+                for k in range(int(settings.seeds))
             )
             for merges in MERGES:
                 for n in WORKERS[1:]:
@@ -105,42 +106,46 @@ def train_in_turn(job: Job, files: dict[str, str]) -> Result:
     """
     options = {"threads": 1, "heldout": 0.01, "seed": job["seed"], "epochs": job["epochs"]}
     with prepared(job["objective"], options, files["beginning"], files) as (task, inner, plan):
-        settings, server = task.config.settings, plan.server(inner)
+        settings = task.config.settings
+        server = plan.server(inner)
         workers = started(plan, job["workers"])
         total = inner.n_chunks * int(settings.epochs)
-        each = max(1, round(total / len(workers) / job["merges"]))
-        tally, travelled, merge_seconds, seconds = Tally(), 0, 0.0, 0.0
+        chunks_per_merge = max(1, round(total / len(workers) / job["merges"]))
+        tally = Tally()
+        exchanged_bytes = 0
+        merge_seconds = 0.0
+        seconds = 0.0
         steps = [
             (epoch, first)
             for epoch in range(int(settings.epochs))
-            for first in range(0, inner.n_chunks, each)
+            for first in range(0, inner.n_chunks, chunks_per_merge)
         ]
         for turn, (epoch, first) in enumerate(steps):
             worker = workers[turn % len(workers)]
             if not server.is_ready(worker):
                 server.add(worker, worker.merge(server.remote_delta(worker)))
-            chunks = range(first, min(first + each, inner.n_chunks))
+            chunks = range(first, min(first + chunks_per_merge, inner.n_chunks))
             rate = float(settings.learning_rate or 0) * (
                 1 - (epoch + chunks.start / inner.n_chunks) / settings.epochs
             )
-            done, taken = worker.train_range(epoch, chunks, rate)
-            assert done is not None
-            tally += done
-            begun = perf_counter()
+            trained, worker_seconds = worker.train_range(epoch, chunks, rate)
+            assert trained is not None
+            tally += trained
+            start = perf_counter()
             remote = server.remote_delta(worker)
             local = worker.merge(remote)
             server.add(worker, local)
-            merge_seconds += perf_counter() - begun
-            seconds += taken
-            travelled += n_bytes(remote) + n_bytes(local)
+            merge_seconds += perf_counter() - start
+            seconds += worker_seconds
+            exchanged_bytes += n_bytes(remote) + n_bytes(local)
         vectors = task.model(None)
         answers = words.score(vectors, word_tests.tests(files.get("data")))
         return {
             "heldout": task.heldout_metrics(),
             "loss": tally.mean_loss,
             "words": tally.words,
-            "range_words": each * 10_000,
-            "bytes_per_word": travelled / tally.words,
+            "range_words": chunks_per_merge * 10_000,
+            "bytes_per_word": exchanged_bytes / tally.words,
             "merge_seconds": merge_seconds,
             "seconds": seconds,
             "merges": len(steps),
@@ -206,8 +211,8 @@ def run_command(job: Job, files: dict[str, str]) -> Result:
             "--json",
             *options,
         ]
-        done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-        facts = json.loads(done.stdout)
+        completed = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+        facts = json.loads(completed.stdout)
         vectors = load(str(Path(scratch, "model")))
         answers = words.score(vectors, word_tests.tests(files.get("data")))
     kept = {
@@ -245,19 +250,20 @@ def quality(records: Records) -> str:
     rows: list[dict[str, Any]] = []
     for objective in OBJECTIVES:
         alone = records.succeeded(kind="quality", objective=objective, workers=1)
-        values = [each["result"]["heldout"]["log_likelihood"] for each in alone]
+        values = [record["result"]["heldout"]["log_likelihood"] for record in alone]
         cases = [(1, MERGES[0]), *((n, merges) for merges in MERGES for n in WORKERS[1:])]
         for n, merges in cases if alone else ():
-            runs = (
-                alone
-                if n == 1
-                else records.succeeded(
+            if n == 1:
+                runs = alone
+            else:
+                runs = records.succeeded(
                     kind="quality", objective=objective, workers=n, merges=merges
                 )[-1:]
-            )
             if not runs:
                 continue
-            value = float(np.mean([each["result"]["heldout"]["log_likelihood"] for each in runs]))
+            value = float(
+                np.mean([record["result"]["heldout"]["log_likelihood"] for record in runs])
+            )
             row = {
                 "objective": objective,
                 "workers": str(n),
@@ -271,12 +277,14 @@ def quality(records: Records) -> str:
                 )
             else:
                 row["minus one worker's"] = f"{value - np.mean(values):+.3f}"
-            apart = word_tests.similarity(runs, alone) if n > 1 else None
+            difference = word_tests.similarity(runs, alone) if n > 1 else None
             rows.append(
                 row
                 | {
                     "pooled similarity": number(mean_similarity(runs), 3),
-                    "minus its": f"{apart.value:+.3f} ± {apart.error:.3f}" if apart else DASH,
+                    "minus its": f"{difference.value:+.3f} ± {difference.error:.3f}"
+                    if difference
+                    else DASH,
                     "bytes/word": (
                         DASH if n == 1 else number(runs[0]["result"]["bytes_per_word"], 0)
                     ),
@@ -286,13 +294,17 @@ def quality(records: Records) -> str:
 
 
 def mean_similarity(runs: list[Any]) -> float | None:
-    scores = [each["result"]["pooled"]["score"] for each in runs if "pooled" in each["result"]]
+    scores = [
+        record["result"]["pooled"]["score"] for record in runs if "pooled" in record["result"]
+    ]
     return float(np.mean(scores)) if scores else None
 
 
 def titled(workers: int, threads: int) -> str:
-    of = f"{threads} thread{'s' * (threads > 1)}"
-    return f"{workers} worker{'s' * (workers > 1)} × {of}" if workers else f"no cluster, {of}"
+    per_worker = f"{threads} thread{'s' * (threads > 1)}"
+    if workers:
+        return f"{workers} worker{'s' * (workers > 1)} × {per_worker}"
+    return f"no cluster, {per_worker}"
 
 
 def time(records: Records) -> str:
@@ -300,29 +312,36 @@ def time(records: Records) -> str:
     rows = []
     plain = records.median("seconds", kind="run", workers=0, threads=2)
     for workers, threads in HOW:
-        of = records.results(kind="run", workers=workers, threads=threads)
-        if not of:
+        results = records.results(kind="run", workers=workers, threads=threads)
+        if not results:
             continue
-        seconds = median_of.median(each["seconds"] for each in of)
-        travelled = [
-            each["cluster"]["bytes_merged"] / each["words_trained"]
-            for each in of
-            if each["cluster"]
+        seconds = median_of.median(result["seconds"] for result in results)
+        bytes_per_word = [
+            result["cluster"]["bytes_merged"] / result["words_trained"]
+            for result in results
+            if result["cluster"]
         ]
         rows.append(
             {
                 "how": titled(workers, threads),
-                "runs": str(len(of)),
+                "runs": str(len(results)),
                 "training, s": number(seconds, 1),
                 "times no cluster, 2 threads": number(seconds / plain, 2) if plain else DASH,
-                "words/s": thousands(median_of.median(each["words_per_second"] for each in of)),
+                "words/s": thousands(
+                    median_of.median(result["words_per_second"] for result in results)
+                ),
                 "held-out log-likelihood": number(
-                    float(np.mean([each["heldout"]["log_likelihood"] for each in of])), 3
+                    float(np.mean([result["heldout"]["log_likelihood"] for result in results])), 3
                 ),
                 "pooled similarity": number(
-                    float(np.mean([each["pooled"]["score"] for each in of if "pooled" in each])), 3
+                    float(
+                        np.mean(
+                            [result["pooled"]["score"] for result in results if "pooled" in result]
+                        )
+                    ),
+                    3,
                 ),
-                "bytes/word": number(float(np.mean(travelled)), 1) if travelled else DASH,
+                "bytes/word": number(float(np.mean(bytes_per_word)), 1) if bytes_per_word else DASH,
             }
         )
     return table(rows)
@@ -341,7 +360,8 @@ def predicted(records: Records) -> str:
             np.float32
         )
         for nodes in NODES:
-            chunk, size = distributed_words.CHUNK, Size(nodes, CORES)
+            chunk = distributed_words.CHUNK
+            size = Size(nodes, CORES)
             length = float(
                 chunk
                 * distributed_words.chunks_per_range(

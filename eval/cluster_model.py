@@ -56,10 +56,10 @@ def words_per_second(
     known  the rows that some number of ranges change, which calls of the same `uses` and
            `range_words` share
     """
-    own = rows_changed(uses, machines.range_words)
+    n_changed = rows_changed(uses, machines.range_words)
     trains = (
         machines.range_words / (costs["words_per_second"] * machines.threads)
-        + costs["merged"] * own / machines.threads
+        + costs["merged"] * n_changed / machines.threads
     )
     call = (costs["latency"] + machines.latency) / 2
     known = {} if known is None else known
@@ -85,7 +85,8 @@ def words_per_second(
     while n_added < RANGES * machines.workers:
         now, k, what, rows = heapq.heappop(events)
         if what == "ask":
-            rows, seen[k] = others(n_added - seen[k]) if machines.workers > 1 else 0.0, n_added
+            rows = others(n_added - seen[k]) if machines.workers > 1 else 0.0
+            seen[k] = n_added
             heapq.heappush(
                 events, (use("head", now + call, costs["gathered"] * rows), k, "reply", rows)
             )
@@ -94,7 +95,7 @@ def words_per_second(
             arrives = (
                 use("down", now, n_bytes / machines.bandwidth) + call + costs["moved"] * n_bytes
             )
-            heapq.heappush(events, (arrives + costs["merged"] * own, k, "send", own))
+            heapq.heappush(events, (arrives + costs["merged"] * n_changed, k, "send", n_changed))
         elif what == "send":
             leaves = now + call + costs["moved"] * costs["row_bytes"] * rows
             arrives = use("up", leaves, costs["row_bytes"] * rows / machines.bandwidth)

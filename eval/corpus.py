@@ -107,7 +107,8 @@ def facts_of(text: Path) -> dict[str, Any]:
     """Size, words, hash, and whether a line is so long that tools reading by line would choke on
     it.
     """
-    digest, n_words = hashlib.sha256(), 0
+    digest = hashlib.sha256()
+    n_words = 0
     line = longest = 0  # bytes
     for words, block in blocks_of_words(text):
         digest.update(block)
@@ -129,10 +130,10 @@ def blocks_of_words(text: Path) -> Iterator[tuple[list[bytes], bytes]]:
     rest = b""
     with text.open("rb") as file:
         while block := file.read(1 << 20):
-            whole = rest + block
-            end = max(whole.rfind(b" "), whole.rfind(b"\n")) + 1
-            rest = whole[end:]
-            yield whole[:end].split(), block
+            words_text = rest + block
+            end = max(words_text.rfind(b" "), words_text.rfind(b"\n")) + 1
+            rest = words_text[end:]
+            yield words_text[:end].split(), block
     yield rest.split(), b""
 
 

@@ -106,7 +106,7 @@ def build_mulan(git: Path, folder: Path, repository: Repository) -> list[Path]:
     name = repository.folder.rpartition("/")[2]
     names = (f"{name}.xml", f"{name}-train.arff", f"{name}-test.arff")
     files = {Path(file.path).name: file for file in blobs(git, repository)}
-    xml, *parts = contents(git, [files[each] for each in names])
+    xml, *parts = contents(git, [files[name] for name in names])
     attributes = mulan.attributes_of(parts[0], mulan.label_names(xml))
     paths = [
         _write(folder / f"{part}.txt.gz", mulan.xc_lines(arff, attributes))
@@ -120,8 +120,8 @@ def build_omniglot(
 ) -> list[Path]:
     """The files of Omniglot with grey values."""
     files = blobs(git, repository)
-    wanted = [file for file in files if Path(file.path).name in omniglot.ARCHIVES]
-    archives = list(binaries(git, wanted))
+    archive_files = [file for file in files if Path(file.path).name in omniglot.ARCHIVES]
+    archives = list(binaries(git, archive_files))
     names = omniglot.characters(archives)
     parts: dict[str, list[omniglot.Drawing]] = {"train": [], "test": []}
     for drawing in omniglot.drawings(archives):
@@ -133,8 +133,8 @@ def build_omniglot(
 def build_burda(git: Path, folder: Path) -> list[Path]:
     """The files of Omniglot as Burda et al. reduced it."""
     files = blobs(git, omniglot.BURDA)
-    wanted = [file for file in files if file.path.endswith("chardata.mat")]
-    (content,) = binaries(git, wanted)
+    chardata = [file for file in files if file.path.endswith("chardata.mat")]
+    (content,) = binaries(git, chardata)
     return _write_drawings(folder, *omniglot.burda_parts(content))
 
 

@@ -38,15 +38,17 @@ def label_names(xml: str) -> set[str]:
 
 def attributes_of(arff: str, is_label: set[str]) -> Attributes:
     """What the header of a file says."""
-    found = Attributes({}, {}, [], [])
+    attributes = Attributes({}, {}, [], [])
     names = [_unquoted(name) for name in ATTRIBUTE.findall(arff.partition("@data")[0])]
     for place, name in enumerate(names):
-        numbers, known = found.features, found.feature_names
+        numbers = attributes.features
+        known = attributes.feature_names
         if name in is_label:
-            numbers, known = found.labels, found.label_names
+            numbers = attributes.labels
+            known = attributes.label_names
         numbers[place] = len(known)
         known.append(name)
-    return found
+    return attributes
 
 
 def xc_lines(arff: str, attributes: Attributes) -> Iterator[str]:

@@ -47,11 +47,11 @@ def local_copy(repository: Repository, folder: Path) -> Path:
 def blobs(git: Path, repository: Repository) -> list[Blob]:
     """The files in the repository's folder, by path."""
     command = [*_git(git), "ls-tree", "-r", "-z", repository.commit, "--", repository.folder]
-    done = subprocess.run(command, capture_output=True, check=False)
-    if done.returncode:
+    completed = subprocess.run(command, capture_output=True, check=False)
+    if completed.returncode:
         problem = f"git finds no commit {repository.commit[:8]} there"
         raise DataError(git, None, problem, f"name a clone of {repository.url}")
-    entries = [entry.partition("\t") for entry in done.stdout.decode().split("\0") if entry]
+    entries = [entry.partition("\t") for entry in completed.stdout.decode().split("\0") if entry]
     return sorted(Blob(path, about.split()[2]) for about, _, path in entries)
 
 

@@ -61,11 +61,11 @@ def features_of(
              that come first
     """
     frequencies = documents.document_frequencies()
-    most = max_share * documents.n_rows("train")
+    max_frequency = max_share * documents.n_rows("train")
     words = [
         (-frequency, word)
         for word, frequency in zip(documents.names(), frequencies.tolist(), strict=True)
-        if 0 < frequency <= most
+        if 0 < frequency <= max_frequency
     ]
     key: Callable[[tuple[int, str]], tuple[int, str] | int]
     key = (lambda word: word) if by_name else (lambda word: word[0])

@@ -43,8 +43,8 @@ def recipe_of(name: str, folder: Path | None) -> Recipe:
     folder  that of --data, in which the recipe's files are looked for too
     """
     recipes = [_in_folder(recipe, folder) for recipe in RECIPES.get(name, (name,))]
-    here = [recipe for recipe in recipes if recipe.files_here()]
-    return here[0] if here else recipes[-1]
+    installed = [recipe for recipe in recipes if recipe.files_here()]
+    return installed[0] if installed else recipes[-1]
 
 
 def is_here(name: str, folder: Path | None) -> bool:

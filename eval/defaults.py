@@ -142,8 +142,8 @@ def measure(run: Run, job: Job) -> Result:
         options |= {"threads": job["threads"]}
     made = new_objective(objectives.find(name), options)
     try:
-        wanted = RunSettings(made, ClassifySettings.from_options(options))
-        trained = life.train_model(ClassifierRun(train, wanted))
+        run_settings = RunSettings(made, ClassifySettings.from_options(options))
+        trained = life.train_model(ClassifierRun(train, run_settings))
     except Exception as error:
         return {"error": f"{type(error).__name__}: {error}"}
     metrics = trained.classifier.evaluate(test, threads=job["threads"])
@@ -182,24 +182,26 @@ def measure_sklearn(tool: str, train: Any, test: Any) -> Result:
     from sklearn.svm import LinearSVC
 
     values = train.features.data if train.is_sparse else train.features
-    work, several = float(values.size) * train.n_labels, bool((train.labels.n_of_row > 1).any())
+    work = float(values.size) * train.n_labels
+    several = bool((train.labels.n_of_row > 1).any())
     if tool == "LogisticRegression" and work > MAX_LOGISTIC:
         return {"left_out": True}
     square = float(np.square(values, dtype=np.float64).sum() / len(train))
-    found = []
+    points = []
     for penalty in PENALTIES if work < SLOW_SVC else (1.0,):
         c = penalty / square
-        model = (
-            LinearSVC(C=c)
-            if tool == "LinearSVC"
-            else LogisticRegression(C=c, solver="liblinear" if several else "lbfgs", max_iter=100)
-        )
-        began = time.monotonic()
+        if tool == "LinearSVC":
+            model = LinearSVC(C=c)
+        else:
+            model = LogisticRegression(
+                C=c, solver="liblinear" if several else "lbfgs", max_iter=100
+            )
+        start = time.monotonic()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that the iterations end before convergence
             classes, scores = fitted(model, train, test, several)
-        seconds = time.monotonic() - began
-        found.append(
+        seconds = time.monotonic() - start
+        points.append(
             {
                 **quality(classes[best(scores)], indicator(test.labels, test.n_labels)),
                 "seconds": seconds,
@@ -207,8 +209,8 @@ def measure_sklearn(tool: str, train: Any, test: Any) -> Result:
             }
         )
         if tool == "LogisticRegression" and not several:
-            found[-1]["log_likelihood"] = likelihood(model, test)
-    return max(found, key=lambda each: each["p@1"])
+            points[-1]["log_likelihood"] = likelihood(model, test)
+    return max(points, key=lambda point: point["p@1"])
 
 
 def fitted(model: Any, train: Any, test: Any, several: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -240,13 +242,13 @@ def likelihood(model: Any, test: Any) -> float:
 
 
 def result_of(records: Records, **job: Any) -> Result | None:
-    found = records.last(**job)
-    return None if found is None or "left_out" in found else found
+    result = records.last(**job)
+    return None if result is None or "left_out" in result else result
 
 
 def reference(records: Records, name: str) -> float | None:
-    found = [result_of(records, set=name, tool=tool) for tool in LINEAR]
-    return max((each["p@1"] for each in found if each), default=None)
+    points = [result_of(records, set=name, tool=tool) for tool in LINEAR]
+    return max((point["p@1"] for point in points if point), default=None)
 
 
 def precisions(section: str, records: Records) -> str:
@@ -268,7 +270,8 @@ def precisions(section: str, records: Records) -> str:
                 result_of(records, set=name, objective=objective, defaults=which)
                 for which in ("now", "before")
             )
-            best, cell = reference(records, name), shown(now, "p@1")
+            best = reference(records, name)
+            cell = shown(now, "p@1")
             if now and best and now["p@1"] < TARGET * best:
                 cell = f"**{cell}**"
             row[name] = cell + (f" ({shown(before, 'p@1')})" if before else "")
@@ -293,11 +296,11 @@ def relative(records: Records) -> str:
             {"": who}
             | {
                 name: (
-                    f"{now['p@1'] / of:.2f}"
-                    if of and (now := result_of(records, set=name, **job))
+                    f"{now['p@1'] / best_score:.2f}"
+                    if best_score and (now := result_of(records, set=name, **job))
                     else ""
                 )
-                for name, of in best.items()
+                for name, best_score in best.items()
             }
             for who, job in WHO.items()
             if who not in LINEAR
@@ -343,12 +346,12 @@ def seconds(records: Records) -> str:
 def sets(records: Records) -> str:
     lines = []
     for name, about in ABOUT.items():
-        found = [
-            f"{tool} C {each['c']:g}/|x|²"
+        by_tool = [
+            f"{tool} C {result['c']:g}/|x|²"
             for tool in LINEAR
-            if (each := result_of(records, set=name, tool=tool))
+            if (result := result_of(records, set=name, tool=tool))
         ]
-        lines.append(f"`{name}`: {about}" + (f"; {', '.join(found)}" if found else ""))
+        lines.append(f"`{name}`: {about}" + (f"; {', '.join(by_tool)}" if by_tool else ""))
     return listed(lines)
 
 
@@ -356,10 +359,10 @@ def settings(records: Records) -> str:
     """What the objectives' defaults came to, on each set."""
     return listed(
         [
-            f"`{objective}`, {name}: {shown_settings(found['settings'])}"
+            f"`{objective}`, {name}: {shown_settings(result['settings'])}"
             for objective in FIRST
             for name in ABOUT
-            if (found := result_of(records, set=name, objective=objective, defaults="now"))
+            if (result := result_of(records, set=name, objective=objective, defaults="now"))
         ]
     )
 

@@ -52,8 +52,12 @@ def halves(folder: Path | None, name: str, quick: bool = False) -> tuple[Any, An
         "articles": lambda: carved(articles()),
         "tags": lambda: carved(tags()),
     }
-    found = made[name]()
-    return tuple(half.rows(np.arange(min(len(half), 300))) for half in found) if quick else found
+    train_and_test = made[name]()
+    return (
+        tuple(half.rows(np.arange(min(len(half), 300))) for half in train_and_test)
+        if quick
+        else train_and_test
+    )
 
 
 def carved(data: Any, share: float = HELD_OUT) -> tuple[Any, Any]:
@@ -75,8 +79,8 @@ def digits() -> Any:
     """scikit-learn's 8 × 8 digits, pixels 0 to 16 as they are."""
     from sklearn.datasets import load_digits
 
-    found = load_digits()
-    return Labeled(found.data.astype(np.float32), Labels.single(found.target), 10)
+    digits = load_digits()
+    return Labeled(digits.data.astype(np.float32), Labels.single(digits.target), 10)
 
 
 def first_labels(data: Any, least: int) -> Any:
@@ -111,14 +115,14 @@ def classes(n: int = 7_000, n_classes: int = 500, n_features: int = 4_000) -> An
     family = rng.integers(0, n_families, n_classes)
     language = power_law(n_features, 1.0)[rng.permutation(n_features)]
     flat = np.sqrt(language) / np.sqrt(language).sum()
-    own = rng.choice(n_features, (n_classes, 12), p=flat)
+    words_of_class = rng.choice(n_features, (n_classes, 12), p=flat)
     shared = rng.choice(n_features, (n_families, 40), p=flat)
     label = rng.choice(n_classes, n, p=p)
     n_words = 36
     source = rng.choice(3, (n, n_words), p=(0.12, 0.28, 0.6))
     word = np.where(
         source == 0,
-        own[label[:, None], rng.integers(0, 12, (n, n_words))],
+        words_of_class[label[:, None], rng.integers(0, 12, (n, n_words))],
         np.where(
             source == 1,
             shared[family[label][:, None], rng.integers(0, 40, (n, n_words))],
@@ -162,15 +166,22 @@ def tags(n: int = 3_000, n_labels: int = 400, n_features: int = 300) -> Any:
     words = rng.dirichlet(np.full(n_features, 0.06), n_topics)
     labels = rng.dirichlet(80 * power_law(n_labels, 0.9), n_topics)
     mixture = rng.dirichlet(np.full(n_topics, 0.05), n)
-    word, label = mixture @ words, mixture @ labels
-    features = [np.unique(rng.choice(n_features, rng.integers(6, 40), p=each)) for each in word]
-    found = [np.unique(rng.choice(n_labels, rng.integers(6, 50), p=each)) for each in label]
-    offsets = np.concatenate([[0], np.cumsum([len(each) for each in features])])
+    word = mixture @ words
+    label = mixture @ labels
+    features = [np.unique(rng.choice(n_features, rng.integers(6, 40), p=p)) for p in word]
+    labels_of_rows = [np.unique(rng.choice(n_labels, rng.integers(6, 50), p=p)) for p in label]
+    offsets = np.concatenate(
+        [[0], np.cumsum([len(features_of_row) for features_of_row in features])]
+    )
     ones = np.ones(offsets[-1], dtype=np.float32)
     matrix = csr_matrix(
         (ones, np.concatenate(features).astype(np.int32), offsets.astype(np.int32)), (n, n_features)
     )
-    return Labeled(matrix, Labels.of_rows([each.tolist() for each in found]), n_labels)
+    return Labeled(
+        matrix,
+        Labels.of_rows([labels_of_row.tolist() for labels_of_row in labels_of_rows]),
+        n_labels,
+    )
 
 
 def power_law(n: int, exponent: float) -> np.ndarray:
@@ -181,21 +192,21 @@ def power_law(n: int, exponent: float) -> np.ndarray:
 def counts_of(word: np.ndarray, n_features: int) -> csr_matrix:
     """How often each row of words has each of them."""
     rows = np.repeat(np.arange(len(word)), word.shape[1])
-    found = csr_matrix(
+    matrix = csr_matrix(
         (np.ones(word.size, dtype=np.float32), (rows, word.ravel())), (len(word), n_features)
     )
-    found.sum_duplicates()
-    return found
+    matrix.sum_duplicates()
+    return matrix
 
 
 def tf_idf(counts: csr_matrix) -> csr_matrix:
     """(1 + log count) log(rows / rows with the feature), rows of length 1."""
     df = np.bincount(counts.indices, minlength=counts.shape[1])
-    found = counts.copy()
-    found.data = (1 + np.log(counts.data)) * np.log(counts.shape[0] / np.maximum(df, 1))[
+    weights = counts.copy()
+    weights.data = (1 + np.log(counts.data)) * np.log(counts.shape[0] / np.maximum(df, 1))[
         counts.indices
     ]
-    length = np.sqrt(np.asarray(found.multiply(found).sum(axis=1)).ravel())
-    found = csr_matrix(diags(1 / np.maximum(length, 1e-9)) @ found).astype(np.float32)
-    found.sort_indices()
-    return found
+    length = np.sqrt(np.asarray(weights.multiply(weights).sum(axis=1)).ravel())
+    weights = csr_matrix(diags(1 / np.maximum(length, 1e-9)) @ weights).astype(np.float32)
+    weights.sort_indices()
+    return weights

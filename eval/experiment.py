@@ -144,19 +144,20 @@ class Run:
 
     def measure(self, resume: bool) -> None:
         """Measure all jobs; to resume, those that are not on record."""
-        began, done = time.monotonic(), set[str]()
+        start = time.monotonic()
+        finished = set[str]()
         for job in self.experiment.jobs(self):
             key = json.dumps(job, sort_keys=True)
-            if key in done or (resume and self.records.get(job) is not None):
+            if key in finished or (resume and self.records.get(job) is not None):
                 continue
-            passed = datetime.timedelta(seconds=round(time.monotonic() - began))
+            passed = datetime.timedelta(seconds=round(time.monotonic() - start))
             say(f"[{passed} passed] {spoken(job)}")
             sources = sources_hash()
             result = self.experiment.measure(self, job)
             if has_failed(result):
                 say(f"failed: {result['error']}")
             self.records.add(job, result, sources, vars(self.settings))
-            done.add(key)
+            finished.add(key)
 
 
 def measure(run: Run, results: Path, command: str, resume: bool) -> None:
@@ -224,16 +225,16 @@ def in_process(
     {"error": its last line} if that fails.
     """
     arguments = [python, "-m", "eval.process", module, function, json.dumps(job), json.dumps(files)]
-    done = subprocess.run(
+    completed = subprocess.run(
         arguments, env=os.environ | more, cwd=ROOT, capture_output=True, text=True, errors="replace"
     )
-    if done.returncode:
-        lines = [line for line in done.stderr.splitlines() if line.strip()]
+    if completed.returncode:
+        lines = [line for line in completed.stderr.splitlines() if line.strip()]
         return {
-            "error": lines[-1][:300] if lines else f"ended with status {done.returncode}",
-            "stderr": done.stderr[-3000:],
+            "error": lines[-1][:300] if lines else f"ended with status {completed.returncode}",
+            "stderr": completed.stderr[-3000:],
         }
-    return dict(json.loads(done.stdout.splitlines()[-1]))
+    return dict(json.loads(completed.stdout.splitlines()[-1]))
 
 
 def spoken(job: Job) -> str:

@@ -169,12 +169,12 @@ def lines(records: Records, name: str, objective: str, way: str) -> Iterator[dic
     """Rows of the table: by the default number of epochs, by fewer, and by fewer with the penalty
     that other rows choose.
     """
-    found = records.find(data=name, objective=objective)
-    by_default = [one["result"] for one in found if one["job"]["epochs"] is None]
-    few = [one for one in found if one["job"]["epochs"] is not None]
-    plain = [one["result"] for one in few if one["job"]["penalty"] == 0]
+    runs_of_objective = records.find(data=name, objective=objective)
+    by_default = [run["result"] for run in runs_of_objective if run["job"]["epochs"] is None]
+    penalised = [run for run in runs_of_objective if run["job"]["epochs"] is not None]
+    plain = [run["result"] for run in penalised if run["job"]["penalty"] == 0]
     by_seed: dict[int, list[Result]] = {}
-    for one in few:
+    for one in penalised:
         by_seed.setdefault(one["job"]["seed"], []).append(one["result"])
     chosen = [max(runs, key=lambda run: run[way]["choosing"]) for runs in by_seed.values()]
     yield from line(objective, way, "default", "none", by_default)

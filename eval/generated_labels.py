@@ -27,12 +27,19 @@ def generated(n_labels: int, n_rows: int, seed: int) -> tuple[Any, Any]:
     words = _by_power_law(np.random.default_rng([n_labels, 0]), FEATURES, (n_labels, OWN_WORDS))
     features, labels = [], []
     for start in range(0, n_rows, BLOCK):
-        rng, n = np.random.default_rng([seed, start]), min(BLOCK, n_rows - start)
+        rng = np.random.default_rng([seed, start])
+        n = min(BLOCK, n_rows - start)
         y = _by_power_law(rng, n_labels, (n, LABELS_OF_ROW))
         y[:, 0] = turns[start : start + n]
-        of = np.take_along_axis(y, rng.integers(0, LABELS_OF_ROW, (n, FEATURES_OF_ROW)), axis=1)
-        x = words[of, rng.integers(0, OWN_WORDS, of.shape)]
-        x = np.where(rng.random(of.shape) < COMMON, _by_power_law(rng, FEATURES, of.shape), x)
+        label_of_feature = np.take_along_axis(
+            y, rng.integers(0, LABELS_OF_ROW, (n, FEATURES_OF_ROW)), axis=1
+        )
+        x = words[label_of_feature, rng.integers(0, OWN_WORDS, label_of_feature.shape)]
+        x = np.where(
+            rng.random(label_of_feature.shape) < COMMON,
+            _by_power_law(rng, FEATURES, label_of_feature.shape),
+            x,
+        )
         features.append(_rows_of(x, FEATURES, has_length_one=True))
         labels.append(_rows_of(y, n_labels, has_length_one=False))
     return _stacked(features), _stacked(labels)
@@ -66,10 +73,13 @@ def _rows_of(columns: np.ndarray, width: int, has_length_one: bool) -> csr_matri
 def _stacked(blocks: list[csr_matrix]) -> csr_matrix:
     """The rows of all blocks, which are let go one after another."""
     offsets = np.concatenate([[0], *(np.diff(block.indptr) for block in blocks)]).cumsum()
-    columns, values = np.empty(offsets[-1], dtype=np.int32), np.empty(offsets[-1], dtype=np.float32)
-    at, shape = 0, (sum(block.shape[0] for block in blocks), blocks[0].shape[1])
+    columns = np.empty(offsets[-1], dtype=np.int32)
+    values = np.empty(offsets[-1], dtype=np.float32)
+    at = 0
+    shape = (sum(block.shape[0] for block in blocks), blocks[0].shape[1])
     while blocks:
         block = blocks.pop(0)
-        columns[at : at + block.nnz], values[at : at + block.nnz] = block.indices, block.data
+        columns[at : at + block.nnz] = block.indices
+        values[at : at + block.nnz] = block.data
         at += block.nnz
     return csr_matrix((values, columns, offsets), shape)

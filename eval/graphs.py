@@ -40,15 +40,21 @@ SHARE = 0.5  # of the nodes whose labels are known, in the plot and where one nu
 
 
 def jobs(run: Run) -> Iterator[Job]:
-    sections, own = run.chosen("section"), run.settings
+    sections = run.chosen("section")
+    settings = run.settings
     remedy = "name the interpreter that has it by --set peers_python=PYTHON"
     tools = [
-        each
-        for each in run.chosen("tool")
-        if each == "embedx" or run.has(each, own.peers_python is not None, remedy)
+        tool
+        for tool in run.chosen("tool")
+        if tool == "embedx" or run.has(tool, settings.peers_python is not None, remedy)
     ]
     if "memory" in sections and "embedx" in tools:
-        size = {"nodes": own.memory_nodes, "edges": own.memory_edges, "walks": 1, "walk_length": 20}
+        size = {
+            "nodes": settings.memory_nodes,
+            "edges": settings.memory_edges,
+            "walks": 1,
+            "walk_length": 20,
+        }
         yield {
             "task": "memory",
             "tool": "embedx",
@@ -58,14 +64,14 @@ def jobs(run: Run) -> Iterator[Job]:
             "weighted": False,
             "seed": 1,
         }
-    for seed in range(1, own.seeds + 1):
+    for seed in range(1, settings.seeds + 1):
         for data, about in (
             (data, about) for data, about in GRAPHS.items() if about["task"] in sections
         ):
             for more in ({}, NODE2VEC) if data == "blogcatalog" else ({},):
-                chosen = tools if seed <= own.peer_seeds else tools[:1]
+                chosen = tools if seed <= settings.peer_seeds else tools[:1]
                 for tool in (
-                    chosen if not more else [each for each in chosen if "same walks" not in each]
+                    chosen if not more else [name for name in chosen if "same walks" not in name]
                 ):
                     yield {
                         "tool": tool,
@@ -73,7 +79,7 @@ def jobs(run: Run) -> Iterator[Job]:
                         **WALKS,
                         **about,
                         **more,
-                        "walks": own.walks or about["walks"],
+                        "walks": settings.walks or about["walks"],
                         "seed": seed,
                     }
         if "sessions" in sections:
@@ -159,7 +165,8 @@ def split(run: Run, name: str, lines: str) -> None:
         edges @ [n, 1], np.stack([tree.row, tree.col], axis=1).astype(np.int64) @ [n, 1]
     )
     hidden = rng.permutation(np.flatnonzero(~in_tree))[: int(HIDDEN * len(edges))]
-    nodes, is_hidden = np.unique(edges), np.isin(np.arange(len(edges)), hidden)
+    nodes = np.unique(edges)
+    is_hidden = np.isin(np.arange(len(edges)), hidden)
     pairs = np.sort(rng.choice(nodes, (2 * len(hidden), 2)), axis=1)
     pairs = pairs[(pairs[:, 0] != pairs[:, 1]) & ~np.isin(pairs @ [n, 1], edges @ [n, 1])][
         : len(hidden)
@@ -174,7 +181,8 @@ def split(run: Run, name: str, lines: str) -> None:
 
 def generated(run: Run, job: Job) -> str:
     """A graph whose degrees have a power law of exponent 3."""
-    file, rng = run.folder / "generated", np.random.default_rng(0)
+    file = run.folder / "generated"
+    rng = np.random.default_rng(0)
     with file.open("w") as text:
         for start in range(0, job["edges"], 1_000_000):
             ends = (
@@ -189,12 +197,13 @@ def generated(run: Run, job: Job) -> str:
 
 def groups(records: Records, **job: Any) -> Iterator[tuple[Job, list[Result]]]:
     """The results of each contender over seeds."""
-    found: dict[str, tuple[Job, list[Result]]] = {}
-    for each in records.find(**job):
-        key = str({name: value for name, value in each["job"].items() if name != "seed"})
-        found.setdefault(key, (each["job"], []))[1].append(each["result"])
+    by_job: dict[str, tuple[Job, list[Result]]] = {}
+    for record in records.find(**job):
+        key = str({name: value for name, value in record["job"].items() if name != "seed"})
+        by_job.setdefault(key, (record["job"], []))[1].append(record["result"])
     yield from (
-        (job, [each for each in results if not has_failed(each)]) for job, results in found.values()
+        (job, [result for result in results if not has_failed(result)])
+        for job, results in by_job.values()
     )
 
 
@@ -208,8 +217,10 @@ def costs(job: Job, results: list[Result]) -> dict[str, Any]:
     return {
         "tool": job["tool"].split(", sessions")[0],
         "runs": len(results),
-        "s, edges to vectors": number(statistics.median(each["seconds"] for each in results), 1),
-        "peak, MB": number(max(each["peak"] for each in results) / MEGABYTE, 0),
+        "s, edges to vectors": number(
+            statistics.median(result["seconds"] for result in results), 1
+        ),
+        "peak, MB": number(max(result["peak"] for result in results) / MEGABYTE, 0),
     }
 
 
@@ -220,7 +231,7 @@ def labels(data: str, records: Records) -> str:
         row = {"p, q": f"{job['p']:g}, {job['q']:g}", **costs(job, results)} if results else {}
         for share in (0.1, 0.5, 0.9):
             for kind in ("micro", "macro"):
-                values = [each[f"{kind} F1"] for each in chosen(results, share)]
+                values = [result[f"{kind} F1"] for result in chosen(results, share)]
                 row[f"{kind} F1, {share:.0%}"] = spread(values)
         rows.append(row)
     return table(rows)
@@ -230,8 +241,8 @@ def chosen(results: list[Result], share: float) -> list[Result]:
     """The rows of a share where the number of labels is known, as in the papers."""
     return [
         row
-        for each in results
-        for row in each["rows"]
+        for result in results
+        for row in result["rows"]
         if row["share of nodes"] == share and row["number known"]
     ]
 
@@ -245,8 +256,8 @@ def links(records: Records) -> str:
                     f"AUC, {kind}": spread(
                         [
                             row["AUC"]
-                            for each in results
-                            for row in each["rows"]
+                            for result in results
+                            for row in result["rows"]
                             if row["score"] == kind
                         ]
                     )
@@ -260,19 +271,27 @@ def links(records: Records) -> str:
 
 def sessions(records: Records) -> str:
     """Rankings by vectors, and the two baselines, which are the same for all tools."""
-    found = [(job, results) for job, results in groups(records, task="sessions") if results]
-    measures, rows = ("HR@10", "NDCG@10", "MRR"), []
-    for job, results in found:
-        own = [row for each in results for row in each["rows"] if row["ranking"] == "vectors"]
-        scores = {each: spread([row[each] for row in own]) for each in measures}
+    groups_of_sessions = [
+        (job, results) for job, results in groups(records, task="sessions") if results
+    ]
+    measures = ("HR@10", "NDCG@10", "MRR")
+    rows = []
+    for job, results in groups_of_sessions:
+        vector_rows = [
+            row for result in results for row in result["rows"] if row["ranking"] == "vectors"
+        ]
+        scores = {measure: spread([row[measure] for row in vector_rows]) for measure in measures}
         rows.append(
             {"ranking": "vectors", "exponent": job["exponent"], **costs(job, results), **scores}
         )
-    baselines = (
-        [row for row in found[0][1][0]["rows"] if row["ranking"] != "vectors"] if found else []
-    )
+    if groups_of_sessions:
+        baselines = [
+            row for row in groups_of_sessions[0][1][0]["rows"] if row["ranking"] != "vectors"
+        ]
+    else:
+        baselines = []
     rows += [
-        {"ranking": row["ranking"], **{each: number(row[each]) for each in measures}}
+        {"ranking": row["ranking"], **{measure: number(row[measure]) for measure in measures}}
         for row in baselines
     ]
     return table(rows)
@@ -303,18 +322,17 @@ def plot(records: Records) -> Any:
         is_label = about["task"] == "labels"
         for job, results in groups(records, task=about["task"], data=data):
             color = f"C{TOOLS.index(job['tool'])}"
-            y = (
-                [row["macro F1"] for row in chosen(results, SHARE)]
-                if is_label
-                else [max(row["AUC"] for row in each["rows"]) for each in results]
-            )
+            if is_label:
+                y = [row["macro F1"] for row in chosen(results, SHARE)]
+            else:
+                y = [max(row["AUC"] for row in result["rows"]) for result in results]
             look = {
                 "color": color,
                 "marker": "o" if job["tool"] == "embedx" else "s",
                 "facecolor": color if job["p"] == 1 else "none",
             }
             axes.scatter(
-                [each["seconds"] for each in results],
+                [result["seconds"] for result in results],
                 y,
                 label=job["tool"] if job["p"] == 1 else None,
                 **look,

@@ -40,50 +40,49 @@ def embedx(job: Job, edges: str, vectors: str) -> Result:
     SkipGram(**options | {"walks": 500 if is_large else 1}, threads=THREADS, verbose=False).fit(
         str(small)
     )
-    before, begun = status("VmRSS"), time.perf_counter()
+    before = status("VmRSS")
+    start = time.perf_counter()
     trained = SkipGram(**options, threads=THREADS, verbose=False).fit(edges)
     trained.save(vectors, overwrite=True)
     facts = trained.model.facts
-    return {"seconds": time.perf_counter() - begun, "training": facts["seconds"], "before": before}
+    return {"seconds": time.perf_counter() - start, "training": facts["seconds"], "before": before}
 
 
 def pecanpy(job: Job, edges: str, vectors: str) -> Result:
     from gensim.models import Word2Vec
     from pecanpy import pecanpy as tool
 
-    begun = time.perf_counter()
+    start = time.perf_counter()
     is_first_order = job["p"] == job["q"] == 1
-    mode = (
-        ("FirstOrderUnweighted" if not job["weighted"] else "PreCompFirstOrder")
-        if is_first_order
-        else "SparseOTF"
-    )
+    if is_first_order:
+        mode = "FirstOrderUnweighted" if not job["weighted"] else "PreCompFirstOrder"
+    else:
+        mode = "SparseOTF"
     graph = getattr(tool, mode)(job["p"], job["q"], workers=THREADS, random_state=job["seed"])
     graph.read_edg(edges, weighted=job["weighted"], directed=False)
     graph.preprocess_transition_probs()
     walks = graph.simulate_walks(num_walks=job["walks"], walk_length=job["walk_length"])
-    walked = time.perf_counter() - begun
+    walked = time.perf_counter() - start
     fit(Word2Vec, job, sentences=walks).wv.save_word2vec_format(vectors)
-    return {"seconds": time.perf_counter() - begun, "walks": walked, "mode": mode}
+    return {"seconds": time.perf_counter() - start, "walks": walked, "mode": mode}
 
 
 def fastnode2vec(job: Job, edges: str, vectors: str) -> Result:
     from fastnode2vec import Graph, Node2Vec
 
-    begun = time.perf_counter()
+    start = time.perf_counter()
     with open(edges, encoding="utf-8") as lines:
         rows = [line.split() for line in lines]
-    pairs = (
-        [(a, b, float(w[0])) for a, b, *w in rows]
-        if job["weighted"]
-        else [(a, b) for a, b, *_ in rows]
-    )
+    if job["weighted"]:
+        pairs = [(a, b, float(w[0])) for a, b, *w in rows]
+    else:
+        pairs = [(a, b) for a, b, *_ in rows]
     graph = Graph(pairs, directed=False, weighted=job["weighted"])
     how = {name: job[name] for name in ("walk_length", "window", "p", "q", "seed", "dim")}
     model = Node2Vec(graph, workers=THREADS, **how)
     model.train(epochs=job["walks"], verbose=False)
     model.wv.save_word2vec_format(vectors)
-    return {"seconds": time.perf_counter() - begun}
+    return {"seconds": time.perf_counter() - start}
 
 
 def gensim(job: Job, text: str, vectors: str) -> Result:
@@ -92,11 +91,11 @@ def gensim(job: Job, text: str, vectors: str) -> Result:
     """
     from gensim.models import Word2Vec
 
-    begun = time.perf_counter()
+    start = time.perf_counter()
     model = fit(Word2Vec, job, corpus_file=text)
     model.wv.save_word2vec_format(vectors)
     np.save(vectors + ".npy", model.syn1neg)
-    return {"seconds": time.perf_counter() - begun}
+    return {"seconds": time.perf_counter() - start}
 
 
 def fit(word2vec: Any, job: Job, **corpus: Any) -> Any:
@@ -127,9 +126,9 @@ def sessions(job: Job, text: str, vectors: str) -> Result:
     }
     how |= {"min_count": 1, "sample": 0, "seed": job["seed"], "threads": THREADS, "verbose": False}
     SkipGram(**how).fit(text)  # compiles, and reads the text
-    begun = time.perf_counter()
+    start = time.perf_counter()
     SkipGram(**how).fit(text).save(vectors, overwrite=True)
-    return {"seconds": time.perf_counter() - begun}
+    return {"seconds": time.perf_counter() - start}
 
 
 TOOLS = {
@@ -192,8 +191,11 @@ class Items:
     """gensim's vectors with its outputs, and what else scoring the next item asks of a model."""
 
     def __init__(self, model: Any, outputs: np.ndarray, text: str, window: int) -> None:
-        self.model, self.vectors, self.outputs = model, model.vectors, outputs
-        self.facts, self.settings = {"sources": [text]}, {"window": window}
+        self.model = model
+        self.vectors = model.vectors
+        self.outputs = outputs
+        self.facts = {"sources": [text]}
+        self.settings = {"window": window}
         self.counts = np.zeros(len(model))
         for word in Path(text).read_text("utf-8").split():
             self.counts[model.index(word)] += 1

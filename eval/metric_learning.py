@@ -66,8 +66,8 @@ def parts_of(run: Run, name: str) -> Parts:
     halves = papers.load(run.data_folder, name, run.quick)
     labels = [chosen_labels(half.labels, "first") for half in halves]
     features = vstack([half.features for half in halves]).tocsr()
-    row = np.flatnonzero(np.concatenate([each.n_of_row for each in labels]))
-    label = np.concatenate([each.ids for each in labels])
+    row = np.flatnonzero(np.concatenate([part.n_of_row for part in labels]))
+    label = np.concatenate([part.ids for part in labels])
     features = features[row].astype(np.float32)
     features *= np.float32(1 / np.sqrt(features.multiply(features).sum(axis=1).mean()))
 
@@ -121,8 +121,8 @@ def recall(result: Result | None) -> float:
 
 def best_of(records: Records, job: Job) -> dict[str, Any]:
     """The record of the best rate of a contender."""
-    of = {name: job[name] for name in ("data", "contender", "score")}
-    return max(records.find(**of, what="rate"), key=lambda record: recall(record["result"]))
+    key = {name: job[name] for name in ("data", "contender", "score")}
+    return max(records.find(**key, what="rate"), key=lambda record: recall(record["result"]))
 
 
 def measure(run: Run, job: Job) -> Result:
@@ -155,11 +155,11 @@ def retrieved(h: np.ndarray, rows: Labeled) -> dict[str, Any]:
     lengths = np.linalg.norm(h, axis=1, keepdims=True)
     label = rows.labels.ids
     has_others = np.bincount(label)[label] > 1
-    found: dict[str, Any] = {"queries": int(has_others.sum())}
+    recalls: dict[str, Any] = {"queries": int(has_others.sum())}
     for name, x in (("cosine", h / np.maximum(lengths, 1e-12)), ("distance", h)):
         right = np.concatenate([hits(x, label, at) for at in range(0, len(x), BLOCK)])[has_others]
-        found[name] = [float(right[:, :n].any(axis=1).mean()) for n in NEAREST]
-    return found
+        recalls[name] = [float(right[:, :n].any(axis=1).mean()) for n in NEAREST]
+    return recalls
 
 
 def hits(x: np.ndarray, label: np.ndarray, begin: int) -> np.ndarray:
@@ -213,7 +213,7 @@ def lines(records: Records, name: str, contender: str) -> Iterator[dict[str, str
 
 
 def sizes(records: Records) -> str:
-    found = records.find(what="features")
+    runs = records.find(what="features")
     return table(
         [
             {
@@ -221,7 +221,7 @@ def sizes(records: Records) -> str:
                 "labels trained": f"{record['result']['labels']:,}",
                 "queries": f"{record['result']['queries']:,}",
             }
-            for record in found
+            for record in runs
         ]
     )
 

@@ -47,8 +47,10 @@ EXCERPT = 10_000_000
 
 def jobs(run: Run) -> Iterator[Job]:
     """The jobs of each part, objectives in the order of the registry."""
-    chosen, own = run.chosen("objective"), run.settings
-    threads, epochs = {"threads": own.threads}, {"epochs": own.epochs}
+    chosen = run.chosen("objective")
+    settings = run.settings
+    threads = {"threads": settings.threads}
+    epochs = {"epochs": settings.epochs}
     for part in run.chosen("part"):
         for name in dict.fromkeys([compared.REFERENCE, *chosen] if part == "rows" else chosen):
             if part != "exact" and takes_all_rows(name):
@@ -57,18 +59,18 @@ def jobs(run: Run) -> Iterator[Job]:
                 yield from timed_jobs(run, name)
             elif part == "epochs":
                 for seed in seeds(run):
-                    yield of_epochs(run, name, own.epochs, seed)
+                    yield of_epochs(run, name, settings.epochs, seed)
             elif part == "exact":
                 options = {
                     **epochs,
-                    "max_vocab": own.max_vocab,
+                    "max_vocab": settings.max_vocab,
                     **threads,
-                    "heldout": own.heldout_exact,
+                    "heldout": settings.heldout_exact,
                     "seed": 1,
                 }
                 yield job_of(part, name, options)
             elif part == "rates":
-                options = {**epochs, **threads, "heldout": own.heldout_exact, "seed": 1}
+                options = {**epochs, **threads, "heldout": settings.heldout_exact, "seed": 1}
                 for factor in compared.FACTORS:
                     rate = float(f"{factor * defaults(name)['learning_rate']:.3g}")
                     yield job_of(part, name, options | {"learning_rate": rate})
@@ -95,19 +97,29 @@ def of_epochs(run: Run, objective: str, epochs: int, seed: int) -> Job:
     """A run of so many epochs: of the part `epochs` where these are its own, so that none is made
     twice.
     """
-    own = run.settings
-    options = {"epochs": epochs, "threads": own.threads, "heldout": own.heldout, "seed": seed}
-    return job_of("epochs" if epochs == own.epochs else "time", objective, options)
+    settings = run.settings
+    options = {
+        "epochs": epochs,
+        "threads": settings.threads,
+        "heldout": settings.heldout,
+        "seed": seed,
+    }
+    return job_of("epochs" if epochs == settings.epochs else "time", objective, options)
 
 
 def to_the_end(run: Run, objective: str, seed: int) -> Job:
     """A run of the whole time."""
-    own = run.settings
-    budget = f"{60 * own.minutes:g}s"
+    settings = run.settings
+    budget = f"{60 * settings.minutes:g}s"
     return job_of(
         "time",
         objective,
-        {"time_budget": budget, "threads": own.threads, "heldout": own.heldout, "seed": seed},
+        {
+            "time_budget": budget,
+            "threads": settings.threads,
+            "heldout": settings.heldout,
+            "seed": seed,
+        },
     )
 
 
@@ -148,11 +160,11 @@ def defaults(objective: str) -> dict[str, Any]:
     """What a user gets who types --objective alone, the sampler's own settings among it: a run with
     others is another run.
     """
-    found = configure(objective, {})
+    config = configure(objective, {})
     return dict(
-        found.settings.record()
-        | found.new_sampler().settings.record()
-        | found.objective.settings.record()
+        config.settings.record()
+        | config.new_sampler().settings.record()
+        | config.objective.settings.record()
     )
 
 
@@ -198,7 +210,8 @@ def trained(run: Run, objective: str, options: Job, text: str) -> Result:
     """Train one model by the command line, and score it. Ends the program where training fails; to
     diverge is a result.
     """
-    model, log = run.folder / "model", run.folder / "log"
+    model = run.folder / "model"
+    log = run.folder / "log"
     log.unlink(missing_ok=True)
     typed = as_arguments(options)
     places = [
@@ -221,9 +234,9 @@ def trained(run: Run, objective: str, options: Job, text: str) -> Result:
         *typed,
         *places,
     ]
-    begun = time.perf_counter()
+    start = time.perf_counter()
     ended = watched([*command, "--json"], run.folder)
-    whole = time.perf_counter() - begun
+    wall_seconds = time.perf_counter() - start
     if ended.code == DivergedError.exit_code:
         return {"diverged": last_line(ended.complaints)}
     if ended.code:
@@ -241,12 +254,12 @@ def trained(run: Run, objective: str, options: Job, text: str) -> Result:
         "loss": facts["final_loss"],
         "highest_loss": facts["highest_loss"],
     }
-    result |= {"whole": round(whole, 1), "peak_rss": ended.peak or 0}
+    result |= {"whole": round(wall_seconds, 1), "peak_rss": ended.peak or 0}
     if "heldout" in facts:
         vectors = load(model)
         result["heldout"] = facts["heldout"] | by_group(likelihood(run, vectors, text))
         answers = words.score(vectors, test_sets(run))
-        result["scores"] = {each.test.name: each.score for each in answers}
+        result["scores"] = {answer.test.name: answer.score for answer in answers}
         lengths = np.linalg.norm(vectors.vectors, axis=1)
         result["longest_in_medians"] = float(lengths.max() / np.median(lengths))
         result |= word_tests.pooled(answers)
@@ -269,22 +282,20 @@ def likelihood(run: Run, vectors: Any, text: str) -> Any:
     held-out pairs.
     """
     options = vectors.settings
-    settings, vocabulary = (
-        TextSettings.from_options(options),
-        VocabularySettings.from_options(options),
-    )
+    settings = TextSettings.from_options(options)
+    vocabulary = VocabularySettings.from_options(options)
     with encode([str(run.folder / text)], settings, Silent(), run.folder / "tokens") as encoded:
         held = hold_out(encoded.tokens, select(encoded, vocabulary)[1], options["heldout"])
     pairs, calibration = heldout.draw(held.words, held.sentences, vectors, groups=held.spans)
     return heldout.evaluate(vectors, pairs, calibration)
 
 
-def by_group(found: Any) -> dict[str, list[Any]]:
+def by_group(pairs: Any) -> dict[str, list[Any]]:
     """The sums of the log-probabilities by group, with numbers and sizes of the groups: enough for
     any paired difference.
     """
-    numbers, group = np.unique(found.groups, return_inverse=True)
-    sums = np.bincount(group, found.values)
+    numbers, group = np.unique(pairs.groups, return_inverse=True)
+    sums = np.bincount(group, pairs.values)
     return {
         "groups": numbers.tolist(),
         "sums": [round(value, 6) for value in sums.tolist()],

@@ -37,14 +37,14 @@ def newest(records: Records, part: str) -> Runs:
     """The last runs of each objective, one for each seed, with the options of the part's last run;
     in the part `rows` options differ by objective.
     """
-    found = records.find(part=part)
+    found_runs = records.find(part=part)
     if part == "time":
-        found = [each for each in found if "time_budget" in each["job"]["options"]]
-    options = apart_from_seed(found[-1]) if found else None
+        found_runs = [record for record in found_runs if "time_budget" in record["job"]["options"]]
+    options = apart_from_seed(found_runs[-1]) if found_runs else None
     last: dict[str, dict[int, Record]] = {}
-    for each in found:
-        if part == "rows" or apart_from_seed(each) == options:
-            last.setdefault(each["job"]["objective"], {})[seed_of(each)] = each
+    for record in found_runs:
+        if part == "rows" or apart_from_seed(record) == options:
+            last.setdefault(record["job"]["objective"], {})[seed_of(record)] = record
     return {
         name: [last[name][seed] for seed in sorted(last[name])]
         for name in objectives.OBJECTIVES
@@ -52,24 +52,24 @@ def newest(records: Records, part: str) -> Runs:
     }
 
 
-def seed_of(each: Record) -> int:
-    return int(each["job"]["options"].get("seed", 1))
+def seed_of(record: Record) -> int:
+    return int(record["job"]["options"].get("seed", 1))
 
 
-def apart_from_seed(each: Record) -> Job:
+def apart_from_seed(record: Record) -> Job:
     """The options, of the seed only whether there is one: without, what was held out was pieces of
     pages.
     """
-    options = each["job"]["options"]
+    options = record["job"]["options"]
     return {**options, "seed": "seed" in options}
 
 
 def finished(runs: Runs) -> Runs:
     """Those of which no run diverged."""
     return {
-        name: of
-        for name, of in runs.items()
-        if not any("diverged" in each["result"] for each in of)
+        name: records
+        for name, records in runs.items()
+        if not any("diverged" in record["result"] for record in records)
     }
 
 
@@ -83,15 +83,17 @@ def points(records: Records) -> dict[str, Points]:
     if not ends:
         return {}
     options = next(iter(ends.values()))[0]["job"]["options"]
-    budget, same = float(options["time_budget"].rstrip("s")), ("threads", "heldout")
-    found: dict[str, Points] = {}
+    budget = float(options["time_budget"].rstrip("s"))
+    same = ("threads", "heldout")
+    by_epochs: dict[str, Points] = {}
     for name, end in ends.items():
-        found[name] = {END: end}
-        for each in [
+        by_epochs[name] = {END: end}
+        for record in [
             *records.find(part="epochs", objective=name),
             *records.find(part="time", objective=name),
         ]:
-            theirs, result = each["job"]["options"], each["result"]
+            theirs = record["job"]["options"]
+            result = record["result"]
             alike = (
                 "epochs" in theirs
                 and "seed" in theirs
@@ -99,19 +101,20 @@ def points(records: Records) -> dict[str, Points]:
             )
             if alike and "diverged" not in result and result["seconds"] <= 1.02 * budget:
                 by_seed = {
-                    seed_of(run): run for run in [*found[name].get(str(theirs["epochs"]), []), each]
+                    seed_of(run): run
+                    for run in [*by_epochs[name].get(str(theirs["epochs"]), []), record]
                 }
-                found[name][str(theirs["epochs"])] = [by_seed[seed] for seed in sorted(by_seed)]
-    return found
+                by_epochs[name][str(theirs["epochs"])] = [by_seed[seed] for seed in sorted(by_seed)]
+    return by_epochs
 
 
-def best_label(of: Points) -> str | None:
+def best_label(runs_by_label: Points) -> str | None:
     """The number of epochs, or END, that makes the validation spans likeliest with the
     first seed.
     """
     tried = {
         label: runs[0]
-        for label, runs in of.items()
+        for label, runs in runs_by_label.items()
         if seed_of(runs[0]) == 1 and "diverged" not in runs[0]["result"]
     }
     return max(tried, key=lambda label: mean_of(tried[label], VALIDATION), default=None)
@@ -119,15 +122,19 @@ def best_label(of: Points) -> str | None:
 
 def best_points(records: Records) -> Runs:
     """The runs of each objective's best point; those of END where all diverged."""
-    return {name: of[best_label(of) or END] for name, of in points(records).items()}
+    return {
+        name: runs_by_label[best_label(runs_by_label) or END]
+        for name, runs_by_label in points(records).items()
+    }
 
 
-def spans(each: Record, half: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+def spans(record: Record, half: int | None = None) -> tuple[np.ndarray, np.ndarray]:
     """Sums and sizes of the groups of held-out pairs, of all or of the spans for VALIDATION or
     TEST.
     """
-    held = each["result"]["heldout"]
-    sums, sizes = np.array(held["sums"]), np.array(held["sizes"])
+    held = record["result"]["heldout"]
+    sums = np.array(held["sums"])
+    sizes = np.array(held["sizes"])
     if half is None or "groups" not in held:
         return sums, sizes
     chosen = np.array(held["groups"]) % 2 == half
@@ -136,27 +143,29 @@ def spans(each: Record, half: int | None = None) -> tuple[np.ndarray, np.ndarray
 
 def fastest(runs: list[Record]) -> Record:
     """The run that was least disturbed by whatever else the machine did."""
-    return max(runs, key=lambda each: each["result"]["words_per_second"])
+    return max(runs, key=lambda record: record["result"]["words_per_second"])
 
 
-def mean_of(each: Record, half: int | None = None) -> float:
+def mean_of(record: Record, half: int | None = None) -> float:
     """The log-likelihood of one run."""
-    sums, sizes = spans(each, half)
+    sums, sizes = spans(record, half)
     return float(sums.sum() / sizes.sum())
 
 
 def likelihoods(runs: Runs, half: int | None = None) -> dict[str, list[Any]]:
     """The log-likelihoods of the runs of each objective, by spans."""
     return {
-        name: [statistics.Score.of_groups(*spans(each, half)) for each in of]
-        for name, of in finished(runs).items()
+        name: [statistics.Score.of_groups(*spans(record, half)) for record in runs_of_name]
+        for name, runs_of_name in finished(runs).items()
     }
 
 
 def similarities(runs: Runs) -> dict[str, list[Any]]:
     """The pooled similarities of the runs of each objective all of whose runs have one."""
     return {
-        name: found for name, of in finished(runs).items() if len(found := scores(of)) == len(of)
+        name: pooled
+        for name, runs_of_name in finished(runs).items()
+        if len(pooled := scores(runs_of_name)) == len(runs_of_name)
     }
 
 
@@ -165,12 +174,12 @@ def mean(runs: list[Record], *names: str) -> float:
     where one has none.
     """
 
-    def value(found: Any) -> float:
+    def value(part: Any) -> float:
         for name in names:
-            found = None if found is None else found.get(name)
-        return math.nan if found is None else float(found)
+            part = None if part is None else part.get(name)
+        return math.nan if part is None else float(part)
 
-    return float(np.mean([value(each["result"]) for each in runs]))
+    return float(np.mean([value(record["result"]) for record in runs]))
 
 
 def log_likelihood(runs: list[Record]) -> float:
@@ -181,20 +190,23 @@ def likeliest(
     runs: Runs, among: tuple[str, ...] | None = None, half: int | None = None
 ) -> str | None:
     """The objective under which the held-out text is likeliest."""
-    found = finished(runs)
-    names = [name for name in (found if among is None else among) if name in found]
+    converged = finished(runs)
+    names = [name for name in (converged if among is None else among) if name in converged]
     return max(
-        names, key=lambda name: np.mean([mean_of(each, half) for each in found[name]]), default=None
+        names,
+        key=lambda name: np.mean([mean_of(record, half) for record in converged[name]]),
+        default=None,
     )
 
 
 def slower(runs: Runs, name: str) -> float | None:
     """How many times as fast the reference is."""
-    done = finished(runs)
-    if name not in done or REFERENCE not in done:
+    converged = finished(runs)
+    if name not in converged or REFERENCE not in converged:
         return None
     speed, of_reference = (
-        fastest(done[each])["result"]["words_per_second"] for each in (name, REFERENCE)
+        fastest(converged[contender])["result"]["words_per_second"]
+        for contender in (name, REFERENCE)
     )
     return float(of_reference / speed)
 
@@ -222,43 +234,44 @@ def of_part(part: str, records: Records) -> str:
     runs = newest(records, part)
     exact = finished(runs).get(EXACT)
     likelihood_of = likelihoods(runs)
-    stands, similar = (
-        statistics.standings(likelihood_of, REFERENCE),
-        statistics.standings(similarities(runs)),
-    )
+    stands = statistics.standings(likelihood_of, REFERENCE)
+    similar = statistics.standings(similarities(runs))
     beside_exact = statistics.standings(likelihood_of, EXACT)
     rows = []
-    for name, each in runs.items():
+    for name, runs_of_name in runs.items():
         row: dict[str, Any] = {"objective": f"`{name}`"}
         rows.append(row)
         if name not in stands:
             row["log-likelihood"] = "diverged"
             continue
-        held = each[0]["result"]["heldout"]
-        row["log-likelihood"] = f"{log_likelihood(each):.3f} ± {held['standard_error']:.3f}"
+        held = runs_of_name[0]["result"]["heldout"]
+        row["log-likelihood"] = f"{log_likelihood(runs_of_name):.3f} ± {held['standard_error']:.3f}"
         row["rank"] = stands[name].rank
         if part == "exact":
             row[f"minus {EXACT}"] = with_error(beside_exact[name].behind if exact else None)
         row[f"minus {REFERENCE}"] = with_error(stands[name].behind if REFERENCE in stands else None)
         row |= {
-            "after temperature": number(mean(each, "heldout", "calibrated")),
-            "T": number(mean(each, "heldout", "temperature"), 2),
+            "after temperature": number(mean(runs_of_name, "heldout", "calibrated")),
+            "T": number(mean(runs_of_name, "heldout", "temperature"), 2),
         }
         if name in similar:
             row |= {
-                "pooled similarity": number(mean(each, "pooled", "score")),
+                "pooled similarity": number(mean(runs_of_name, "pooled", "score")),
                 "rank by it": similar[name].rank,
             }
-        row |= {test: score(each, test, measure) for test, measure in REPORTED.items()}
+        row |= {test: score(runs_of_name, test, measure) for test, measure in REPORTED.items()}
         row |= {
-            "words/s": thousands(fastest(each)["result"]["words_per_second"]),
-            "s": f"{fastest(each)['result']['seconds']:.0f}",
-            "epochs": f"{mean(each, 'epochs'):.1f}",
-            "MB": f"{mean(each, 'peak_rss') / MEGABYTE:,.0f}",
-            "loss": number(mean(each, "loss")),
-            "seeds": len(each),
+            "words/s": thousands(fastest(runs_of_name)["result"]["words_per_second"]),
+            "s": f"{fastest(runs_of_name)['result']['seconds']:.0f}",
+            "epochs": f"{mean(runs_of_name, 'epochs'):.1f}",
+            "MB": f"{mean(runs_of_name, 'peak_rss') / MEGABYTE:,.0f}",
+            "loss": number(mean(runs_of_name, "loss")),
+            "seeds": len(runs_of_name),
         }
-        row |= {f"tuned on: {test}": score(each, test, "spearman") for test in word_tests.TUNED_ON}
+        row |= {
+            f"tuned on: {test}": score(runs_of_name, test, "spearman")
+            for test in word_tests.TUNED_ON
+        }
     return table(rows)
 
 
@@ -266,15 +279,17 @@ def equal_time(records: Records) -> str:
     """Each objective's best point within the time, and what it came to at the end; the likeliest
     first.
     """
-    found = points(records)
-    labels = {name: best_label(of) or END for name, of in found.items()}
-    runs = {name: of[labels[name]] for name, of in found.items()}
+    by_label = points(records)
+    labels = {name: best_label(runs_by_label) or END for name, runs_by_label in by_label.items()}
+    runs = {name: runs_by_label[labels[name]] for name, runs_by_label in by_label.items()}
     likelihood_of = likelihoods(runs, TEST)
-    stands, similar = statistics.standings(likelihood_of), statistics.standings(similarities(runs))
+    stands = statistics.standings(likelihood_of)
+    similar = statistics.standings(similarities(runs))
     orders = statistics.orders(likelihood_of)
     rows: list[dict[str, Any]] = []
     for name, stand in stands.items():
-        best, end = runs[name], found[name][END]
+        best = runs[name]
+        end = by_label[name][END]
         same = [f"`{other}`" for other in stands if other != name and not orders[name, other]]
         row = {
             "rank": stand.rank,
@@ -284,7 +299,7 @@ def equal_time(records: Records) -> str:
             "log-likelihood": number(stand.score.value),
             "minus the first": with_error(stand.behind),
             "not told apart from": ", ".join(same) or "-",
-            "validation": number(float(np.mean([mean_of(each, VALIDATION) for each in best]))),
+            "validation": number(float(np.mean([mean_of(record, VALIDATION) for record in best]))),
             "pooled similarity": number(mean(best, "pooled", "score")),
             "rank by it": similar[name].rank if name in similar else DASH,
             "words/s": thousands(fastest(best)["result"]["words_per_second"]),
@@ -303,7 +318,8 @@ def equal_time(records: Records) -> str:
             }
         row |= {
             "tried, epochs": (
-                ", ".join(sorted((label for label in found[name] if label != END), key=int)) or "-"
+                ", ".join(sorted((label for label in by_label[name] if label != END), key=int))
+                or "-"
             ),
             "MB": f"{mean(best, 'peak_rss') / MEGABYTE:,.0f}",
             "seeds": len(best),
@@ -328,19 +344,21 @@ def with_error(difference: Any) -> str:
 
 def equal_rows(records: Records) -> str:
     """Words per second where each objective scores as many rows as the reference."""
-    rows, runs = [], newest(records, "rows")
-    for name, of in runs.items():
-        result, ratio = of[-1]["result"], slower(runs, name)
+    rows = []
+    runs = newest(records, "rows")
+    for name, runs_of_name in runs.items():
+        result = runs_of_name[-1]["result"]
+        ratio = slower(runs, name)
         settings = result.get("settings", {})
         names = {"negatives": "negatives", "block size": "block_size", "draws": "draws"}
-        drawn = {
+        sampling = {
             title: settings[name] if settings.get("draws") else "-" for title, name in names.items()
         }
         speed = "diverged" if "diverged" in result else thousands(result["words_per_second"])
         rows.append(
             {
                 "objective": f"`{name}`",
-                **drawn,
+                **sampling,
                 "words/s": speed,
                 f"{REFERENCE} is × as fast": number(ratio, 2),
             }
@@ -350,29 +368,29 @@ def equal_rows(records: Records) -> str:
 
 def by_rate(records: Records) -> dict[str, dict[float, Result]]:
     """The results by objective and by factor of its own rate."""
-    found: dict[str, dict[float, Result]] = {}
-    for each in records.find(part="rates"):
-        factor = each["job"]["options"]["learning_rate"] / each["job"]["defaults"]["learning_rate"]
+    results: dict[str, dict[float, Result]] = {}
+    for record in records.find(part="rates"):
+        factor = (
+            record["job"]["options"]["learning_rate"] / record["job"]["defaults"]["learning_rate"]
+        )
         nearest = min(FACTORS, key=lambda known: abs(math.log(known / factor)))
-        found.setdefault(each["job"]["objective"], {})[nearest] = each["result"]
-    return found
+        results.setdefault(record["job"]["objective"], {})[nearest] = record["result"]
+    return results
 
 
-def lost(of: dict[float, Result]) -> dict[float, float]:
+def lost(by_factor: dict[float, Result]) -> dict[float, float]:
     """Nats less than at the objective's own rate, by factor; infinite where a run diverged or its
     rate had to be lowered.
     """
 
     def reached(factor: float) -> float:
-        return (
-            float(of[factor]["heldout"]["log_likelihood"]) if "heldout" in of[factor] else -math.inf
-        )
+        if "heldout" in by_factor[factor]:
+            return float(by_factor[factor]["heldout"]["log_likelihood"])
+        return -math.inf
 
-    return (
-        {factor: reached(1.0) - reached(factor) for factor in sorted(of)}
-        if 1.0 in of and "heldout" in of[1.0]
-        else {}
-    )
+    if 1.0 in by_factor and "heldout" in by_factor[1.0]:
+        return {factor: reached(1.0) - reached(factor) for factor in sorted(by_factor)}
+    return {}
 
 
 def rates(records: Records) -> str:
@@ -380,26 +398,26 @@ def rates(records: Records) -> str:
     vector is at that rate.
     """
     rows = []
-    for name, of in by_rate(records).items():
-        differences = lost(of)
+    for name, by_factor in by_rate(records).items():
+        differences = lost(by_factor)
         row = {
             "objective": f"`{name}`",
-            "own rate": f"{next(iter(of.values()))['settings']['learning_rate']:g}",
+            "own rate": f"{next(iter(by_factor.values()))['settings']['learning_rate']:g}",
         }
         if differences:
-            row["own rate"] = f"{of[1.0]['settings']['learning_rate']:g}"
+            row["own rate"] = f"{by_factor[1.0]['settings']['learning_rate']:g}"
             row |= {
                 f"× {factor:g}": "diverged" if math.isinf(value) else f"{-value:+.3f}"
                 for factor, value in differences.items()
             }
-            row["most lost"] = (
-                "all"
-                if math.isinf(max(differences.values()))
-                else f"{max(differences.values()):.3f}"
-            )
-            row["longest input, medians"] = (
-                f"{of[1.0]['longest_in_medians']:.1f}" if "longest_in_medians" in of[1.0] else DASH
-            )
+            if math.isinf(max(differences.values())):
+                row["most lost"] = "all"
+            else:
+                row["most lost"] = f"{max(differences.values()):.3f}"
+            if "longest_in_medians" in by_factor[1.0]:
+                row["longest input, medians"] = f"{by_factor[1.0]['longest_in_medians']:.1f}"
+            else:
+                row["longest input, medians"] = DASH
         rows.append(row)
     return table(rows)
 
@@ -416,9 +434,9 @@ def conditions(records: Records) -> str:
             f"--{name.replace('_', '-')} {value}" for name, value in typed.items() if name != "seed"
         )
         row = {"part": title, "options": f"`{shown}`"}
-        for each in [of[0] for of in finished(runs).values()][:1]:
-            row |= {"words": f"{each['result']['words']:,}"}
-            if held := each["result"].get("heldout"):
+        for record in [runs_of_name[0] for runs_of_name in finished(runs).values()][:1]:
+            row |= {"words": f"{record['result']['words']:,}"}
+            if held := record["result"].get("heldout"):
                 row |= {
                     "held-out pairs": f"{held['n_pairs']:,}",
                     "pieces": held["n_groups"],
@@ -438,19 +456,19 @@ def ahead(records: Records) -> str:
             (best_points(records), TEST) if part == "time" else (newest(records, part), None)
         )
         if best := likeliest(runs, half=half):
-            found = likelihoods(runs, half)
-            orders = statistics.orders(found)
-            first = [best, *(name for name in found if name != best and not orders[best, name])]
-            names = [f"`{name}`" for name in found if orders.get((name, REFERENCE), 0) > 0]
-            lost = [f"`{name}`" for name in runs if name not in finished(runs)]
-            top = np.mean([mean_of(each, half) for each in runs[best]])
+            scores_of = likelihoods(runs, half)
+            orders = statistics.orders(scores_of)
+            first = [best, *(name for name in scores_of if name != best and not orders[best, name])]
+            names = [f"`{name}`" for name in scores_of if orders.get((name, REFERENCE), 0) > 0]
+            diverged = [f"`{name}`" for name in runs if name not in finished(runs)]
+            top = np.mean([mean_of(record, half) for record in runs[best]])
             rows.append(
                 {
                     "part": PARTS[part],
                     "likeliest": ", ".join(f"`{name}`" for name in first),
                     "log-likelihood": f"{top:.3f}",
                     f"significantly likelier than `{REFERENCE}`": ", ".join(names) or "none",
-                    "diverged": ", ".join(lost) or "none",
+                    "diverged": ", ".join(diverged) or "none",
                 }
             )
     return table(rows)
@@ -458,33 +476,37 @@ def ahead(records: Records) -> str:
 
 def targets(records: Records) -> str:
     """What was promised, beside what came of it."""
-    epochs, rows, timed = newest(records, "epochs"), newest(records, "rows"), best_points(records)
-    found = []
+    epochs = newest(records, "epochs")
+    rows = newest(records, "rows")
+    timed = best_points(records)
+    target_rows = []
     for name in WORDSIM_OF:
         if name in epochs and epochs[name][0]["job"]["options"]["epochs"] == PROMISED_EPOCHS:
             promise = f"`{name}`: WordSim-353 at least {WORDSIM:.2f} after {PROMISED_EPOCHS} epochs"
             value = (
                 mean(epochs[name], "scores", "WordSim-353") if name in finished(epochs) else -1.0
             )
-            found.append(
+            target_rows.append(
                 target(promise, f"{value:.3f}" if value > -1 else "diverged", value >= WORDSIM)
             )
     for name in rows:
         if name != REFERENCE and REFERENCE in finished(rows):
-            limit, ratio = SLOWER.get(name, SLOWER_OTHERS), slower(rows, name)
+            limit = SLOWER.get(name, SLOWER_OTHERS)
+            ratio = slower(rows, name)
             speed = "diverged" if ratio is None else f"{ratio:.2f} ×"
             promise = f"`{name}`: at equal rows at most {limit:g} × as slow as `{REFERENCE}`"
-            found.append(target(promise, speed, ratio is not None and ratio <= limit))
+            target_rows.append(target(promise, speed, ratio is not None and ratio <= limit))
     if losses := lost(by_rate(records).get("implicit", {})):
         worst = max(losses.values())
         promise = f"`implicit`: a tenth to ten times its rate costs at most {ALLOWED:g} nats"
-        found.append(target(promise, f"{worst:.3f}", worst <= ALLOWED))
-    ours, theirs = likeliest(timed, LIKELIER, TEST), likeliest(timed, LESS_LIKELY, TEST)
+        target_rows.append(target(promise, f"{worst:.3f}", worst <= ALLOWED))
+    ours = likeliest(timed, LIKELIER, TEST)
+    theirs = likeliest(timed, LESS_LIKELY, TEST)
     if ours and theirs:
         quoted = [", ".join(f"`{name}`" for name in names) for names in (LIKELIER, LESS_LIKELY)]
         likelihood_of = likelihoods(timed, TEST)
         difference = statistics.standings(likelihood_of, theirs)[ours].behind
-        found.append(
+        target_rows.append(
             target(
                 f"at equal time one of {quoted[0]} is significantly likelier than each of"
                 f" {quoted[1]}",
@@ -492,7 +514,7 @@ def targets(records: Records) -> str:
                 statistics.orders(likelihood_of)[ours, theirs] > 0,
             )
         )
-    return table(found)
+    return table(target_rows)
 
 
 # ---- the picture
@@ -503,7 +525,8 @@ def plot(records: Records) -> Any:
     pooled similarity by log-likelihood at equal epochs. What is far below the unigram model is
     drawn at the edge, lest it press all others together.
     """
-    timed, passed = finished(best_points(records)), finished(newest(records, "epochs"))
+    timed = finished(best_points(records))
+    passed = finished(newest(records, "epochs"))
     if not passed:
         return None
     first, title, half = (
@@ -512,8 +535,8 @@ def plot(records: Records) -> Any:
     floor = next(iter(passed.values()))[0]["result"]["heldout"]["unigram"] - 0.2
     reached, at_epochs = (
         {
-            name: max(float(np.mean([mean_of(each, part) for each in of])), floor)
-            for name, of in runs.items()
+            name: max(float(np.mean([mean_of(record, part) for record in runs_of_name])), floor)
+            for name, runs_of_name in runs.items()
         }
         for runs, part in ((first, half), (passed, None))
     )
@@ -521,12 +544,16 @@ def plot(records: Records) -> Any:
     scatter(
         left,
         {
-            name: (fastest(of)["result"]["words_per_second"] / 1e6, reached[name])
-            for name, of in first.items()
+            name: (fastest(runs_of_name)["result"]["words_per_second"] / 1e6, reached[name])
+            for name, runs_of_name in first.items()
         },
     )
     scatter(
-        right, {name: (at_epochs[name], mean(of, "pooled", "score")) for name, of in passed.items()}
+        right,
+        {
+            name: (at_epochs[name], mean(runs_of_name, "pooled", "score"))
+            for name, runs_of_name in passed.items()
+        },
     )
     left.set(title=title, xlabel="million words per second", ylabel="held-out log-likelihood, nats")
     right.set(
@@ -537,23 +564,23 @@ def plot(records: Records) -> Any:
 
 def plot_rates(records: Records) -> Any:
     """Held-out log-likelihood by learning rate, an objective a line; diverged runs leave a gap."""
-    found = by_rate(records)
-    if not found:
+    results = by_rate(records)
+    if not results:
         return None
     picture, (axis,) = figure(8, 5, dpi=100)
     reached = {
         name: [
-            (factor, of[factor]["heldout"]["log_likelihood"])
-            for factor in sorted(of)
-            if "heldout" in of[factor]
+            (factor, by_factor[factor]["heldout"]["log_likelihood"])
+            for factor in sorted(by_factor)
+            if "heldout" in by_factor[factor]
         ]
-        for name, of in found.items()
+        for name, by_factor in results.items()
     }
     unigram = next(
-        each["heldout"]["unigram"]
-        for of in found.values()
-        for each in of.values()
-        if "heldout" in each
+        result["heldout"]["unigram"]
+        for by_factor in results.values()
+        for result in by_factor.values()
+        if "heldout" in result
     )
     for name, points in reached.items():
         axis.plot(
@@ -579,7 +606,9 @@ def scatter(axes: Any, points: dict[str, tuple[float, float]]) -> None:
     axes.scatter(*zip(*points.values(), strict=True), zorder=3)
     axes.margins(0.12)
     axes.grid(alpha=0.3)
-    for order, (name, point) in enumerate(sorted(points.items(), key=lambda each: each[1])):
+    for order, (name, point) in enumerate(
+        sorted(points.items(), key=lambda named_point: named_point[1])
+    ):
         up = 8 + 10 * (order // 2 % 2)
         axes.annotate(
             name,
@@ -599,26 +628,26 @@ def published(records: Records) -> dict[str, Any]:
     """What embedx prints of its objectives: the numbers of the part at equal epochs, means over the
     seeds.
     """
-    runs, about = newest(records, "epochs"), records.environment["corpus"]
+    runs = newest(records, "epochs")
+    about = records.environment["corpus"]
     if not finished(runs) or records.quick:
         raise SystemExit(
             f"{records.path}: nothing of the part `epochs` to publish; measure it first, without"
             " --quick"
         )
-    found: dict[str, Any] = {}
-    for name, of in runs.items():
-        found[name] = (
-            {"diverged": True}
-            if name not in finished(runs)
-            else {
-                "log_likelihood": round(log_likelihood(of), 4),
-                "wordsim": round(mean(of, "scores", "WordSim-353"), 4),
-                "analogies": round(mean(of, "scores", "Google analogies"), 4),
-                "words_per_second": fastest(of)["result"]["words_per_second"],
+    scores_by_name: dict[str, Any] = {}
+    for name, runs_of_name in runs.items():
+        if name not in finished(runs):
+            scores_by_name[name] = {"diverged": True}
+        else:
+            scores_by_name[name] = {
+                "log_likelihood": round(log_likelihood(runs_of_name), 4),
+                "wordsim": round(mean(runs_of_name, "scores", "WordSim-353"), 4),
+                "analogies": round(mean(runs_of_name, "scores", "Google analogies"), 4),
+                "words_per_second": fastest(runs_of_name)["result"]["words_per_second"],
             }
-        )
-        if name in finished(runs) and all("pooled" in each["result"] for each in of):
-            found[name]["pooled"] = round(mean(of, "pooled", "score"), 4)
+        if name in finished(runs) and all("pooled" in record["result"] for record in runs_of_name):
+            scores_by_name[name]["pooled"] = round(mean(runs_of_name, "pooled", "score"), 4)
     first = next(iter(finished(runs).values()))[0]
     facts = {
         "corpus": about["name"],
@@ -626,9 +655,11 @@ def published(records: Records) -> dict[str, Any]:
         "machine": records.environment["machine"]["cpu"],
         **{name: first["job"]["options"][name] for name in ("threads", "epochs", "heldout")},
         "unigram": round(first["result"]["heldout"]["unigram"], 4),
-        "date": max(each["ended"] for of in runs.values() for each in of)[:10],
+        "date": max(record["ended"] for runs_of_name in runs.values() for record in runs_of_name)[
+            :10
+        ],
     }
-    return {"about": facts, "objectives": found}
+    return {"about": facts, "objectives": scores_by_name}
 
 
 def publish(records: Records) -> None:

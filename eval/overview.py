@@ -6,17 +6,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from eval import speed
+from eval import speed_runs, speed_tables
 from eval.experiment import RESULTS, ROOT, written
 from eval.page import MEGABYTE, figure, filled, number, table, thousands
 from eval.records import Record, Records
 from eval.speed_classification import Row, measured, several_labels
 
-README, PAGE, PICTURE = (
-    ROOT / "README.md",
-    ROOT / "docs" / "benchmarks.md",
-    ROOT / "docs" / "benchmarks.png",
-)
+README = ROOT / "README.md"
+PAGE = ROOT / "docs" / "benchmarks.md"
+PICTURE = ROOT / "docs" / "benchmarks.png"
 WORDS, LABELS, DENSE = (
     Records(RESULTS / f"{name}.jsonl")
     for name in ("speed", "speed-many-labels", "speed-classification")
@@ -28,25 +26,29 @@ def trainers() -> list[Record]:
     """Trainers of word vectors on all threads, each at its best rate, embedx at its defaults; the
     fastest first.
     """
-    runs = [each for each in speed.best_peers(WORDS) if each["job"]["threads"] == speed.THREADS[-1]]
-    runs = [each for each in runs if each["job"].get("name", speed.DEFAULT) == speed.DEFAULT]
-    return sorted(runs, key=lambda each: float(each["result"]["training"]))
+    runs = []
+    for record in speed_runs.best_peers(WORDS):
+        job = record["job"]
+        is_default = job.get("name", speed_runs.DEFAULT) == speed_runs.DEFAULT
+        if is_default and job["threads"] == speed_runs.THREADS[-1]:
+            runs.append(record)
+    return sorted(runs, key=lambda record: float(record["result"]["training"]))
 
 
-def name(each: Record) -> str:
-    return str(each["job"]["tool"]).replace("word2vec", "word2vec.c")
+def tool_name(record: Record) -> str:
+    return str(record["job"]["tool"]).replace("word2vec", "word2vec.c")
 
 
 def word_vectors() -> str:
     return table(
         [
             {
-                "trainer": name(each),
-                "s training": number(each["result"]["training"], 1),
-                "words/s": thousands(speed.rate(WORDS, [each])),
-                speed.POOLED: number(each["result"]["pooled"]["score"]),
+                "trainer": tool_name(record),
+                "s training": number(record["result"]["training"], 1),
+                "words/s": thousands(speed_runs.rate(WORDS, [record])),
+                speed_runs.POOLED: number(record["result"]["pooled"]["score"]),
             }
-            for each in trainers()
+            for record in trainers()
         ]
     )
 
@@ -77,8 +79,8 @@ def parts() -> dict[Path, dict[str, str]]:
         "categories": LABELS.with_states(lambda _: labels("enwiki-cat")),
     }
     large = {
-        "quality": WORDS.with_states(speed.quality),
-        "training": WORDS.with_states(speed.training),
+        "quality": WORDS.with_states(speed_tables.quality),
+        "training": WORDS.with_states(speed_tables.training),
         "eurlex": LABELS.with_states(lambda _: labels("eurlex")),
         "dense": DENSE.with_states(lambda records: several_labels("eurlex", records)),
     }
@@ -87,24 +89,24 @@ def parts() -> dict[Path, dict[str, str]]:
 
 def picture() -> Any:
     """Seconds of training, with the score of each trainer."""
-    drawn, panels = figure(10, 2.9, 2, dpi=110)
+    picture, panels = figure(10, 2.9, 2, dpi=110)
     words = [
-        (name(each), each["result"]["training"], each["result"]["pooled"]["score"])
-        for each in trainers()
+        (tool_name(record), record["result"]["training"], record["result"]["pooled"]["score"])
+        for record in trainers()
     ]
     bars(panels[0], words, "Word vectors (in brackets: word similarity)")
     rows = [(row.name, row["training"], row["p@1"]) for row in by_time("enwiki-cat")]
     bars(panels[1], rows, "128,391 labels (in brackets: P@1)")
-    return drawn
+    return picture
 
 
 def bars(panel: Any, rows: Sequence[tuple[str, float, float]], title: str) -> None:
     names, seconds, scores = zip(*reversed(rows), strict=True)
-    drawn = panel.barh(
+    bars_of_rows = panel.barh(
         names, seconds, color=[OURS if name.startswith("embedx") else OTHERS for name in names]
     )
     panel.bar_label(
-        drawn,
+        bars_of_rows,
         [f"{s:.1f} s ({score:.3f})" for s, score in zip(seconds, scores, strict=True)],
         padding=3,
         size=8,

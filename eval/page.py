@@ -79,13 +79,11 @@ def exceeds(difference: float, error: float) -> bool | None:
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    return (
-        DASH
-        if value is None or value != value
-        else f"{value:.{digits}f}"
-        if abs(value) < 1e5
-        else f"{value:.1e}"
-    )
+    if value is None or value != value:
+        return DASH
+    if abs(value) < 1e5:
+        return f"{value:.{digits}f}"
+    return f"{value:.1e}"
 
 
 def thousands(value: float) -> str:
@@ -137,5 +135,5 @@ def figure(
     """A picture and its panels, in a row."""
     from matplotlib.figure import Figure
 
-    found = Figure(figsize=(width, height), dpi=dpi, layout=layout)
-    return found, found.subplots(1, columns, squeeze=False, **options)[0]
+    picture = Figure(figsize=(width, height), dpi=dpi, layout=layout)
+    return picture, picture.subplots(1, columns, squeeze=False, **options)[0]

@@ -247,12 +247,12 @@ class PairTrainer:
 
     def fit(self, sampler: Sampler, inputs: ndarray, targets: ndarray) -> None:
         """Fit a sampler to the vectors of now and to some pairs, then draw by it."""
-        began = time.process_time()
+        start = time.process_time()
         pairs = counted_pairs(inputs, targets, len(self.kept))
         sampler.prepare(self.kept)
         sampler.fit(self.vectors, pairs, seed=self.seed)
         self.draw_by(sampler)
-        passed = time.process_time() - began
+        passed = time.process_time() - start
         self.fit_seconds += passed
         self.seconds += passed
 
@@ -264,7 +264,7 @@ class PairTrainer:
         """Train on the pairs of an epoch, int32 (n,) each, by a rate that falls linearly; the mean
         loss.
         """
-        began = time.process_time()
+        start = time.process_time()
         n_pairs = len(inputs)
         loss = 0.0
         for first in range(0, n_pairs, CHUNK):
@@ -272,7 +272,7 @@ class PairTrainer:
             chunk = slice(first, first + CHUNK)
             arguments = self._arguments(inputs[chunk], targets[chunk], epoch, first)
             loss += train_pairs(*self.functions, *arguments, float32(rate))
-        self.seconds += time.process_time() - began
+        self.seconds += time.process_time() - start
         return loss / max(n_pairs, 1)
 
     def _arguments(

@@ -62,7 +62,9 @@ def numbered(
     beyond them.
     """
     first = chosen_labels(parts[0].labels, rule).ids
-    seen, counts, found = np.unique(first), np.bincount(first, minlength=parts[0].n_labels), []
+    seen = np.unique(first)
+    counts = np.bincount(first, minlength=parts[0].n_labels)
+    parts_of_known_labels = []
     for part in parts:
         labels = chosen_labels(
             part.labels if rule == "first" else known_labels(part.labels, counts), rule
@@ -72,8 +74,10 @@ def numbered(
             is_kept
         ]
         features = part.features[np.flatnonzero(labels.n_of_row)[is_kept]] / np.float32(scale)
-        found.append(Labeled(features.astype(np.float32), Labels.single(ids), len(seen)))
-    return found
+        parts_of_known_labels.append(
+            Labeled(features.astype(np.float32), Labels.single(ids), len(seen))
+        )
+    return parts_of_known_labels
 
 
 def fit(
@@ -88,11 +92,11 @@ def fit(
     together, `start` a run to continue. It has the given rate, or `DivergedError` is raised.
     """
     options = AS_MEASURED | options
-    found = objective_called(objective)
-    made = found(found.Settings.from_options(options))
-    wanted = RunSettings(made, ClassifySettings.from_options(options), options)
+    objective_class = objective_called(objective)
+    instance = objective_class(objective_class.Settings.from_options(options))
+    run_settings = RunSettings(instance, ClassifySettings.from_options(options), options)
     return life.train_model(
-        ClassifierRun(training, wanted, start=start, watch=watch, wrap=unguarded)
+        ClassifierRun(training, run_settings, start=start, watch=watch, wrap=unguarded)
     )
 
 
@@ -125,9 +129,13 @@ def unguarded(strategy: Any) -> Any:
 def start_from(training: Any, objective: str, arrays: dict[str, np.ndarray]) -> Any:
     """A run to go on from, with these parameters."""
     counts = np.maximum(np.bincount(training.labels.ids, minlength=training.n_labels), 1)
-    found = objective_called(objective)
+    objective_class = objective_called(objective)
     classifier = Classifier(
-        found(found.Settings()), arrays, training.schema, counts, {"optimizer": None}
+        objective_class(objective_class.Settings()),
+        arrays,
+        training.schema,
+        counts,
+        {"optimizer": None},
     )
     return TrainedClassifier(classifier, Outcome(Tally(), 0.0, 0.0, None))
 

@@ -37,7 +37,8 @@ DIM = 512  # principal components of documents
 VALIDATION = 2_000  # rows
 GROWTH = 1.7  # of the time between two measurements
 FIRST = (-2, 0)  # of the search: the rate is 10^(-2/4), the penalty 0
-COARSE, FINE = ((2, 0), (-2, 0), (0, 1), (0, -1)), ((1, 0), (-1, 0))
+COARSE = ((2, 0), (-2, 0), (0, 1), (0, -1))
+FINE = ((1, 0), (-1, 0))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,7 +136,7 @@ def score(result: Result | None) -> float:
 def best_of(records: Records, name: str, contender: str) -> Job:
     """The job of the best run of the search."""
     tried = records.find(data=name, what="tuning", contender=contender)
-    return max(tried, key=lambda each: score(each["result"]))["job"]
+    return max(tried, key=lambda record: score(record["result"]))["job"]
 
 
 def measure(run: Run, job: Job) -> Result:
@@ -210,7 +211,7 @@ def halves(training: Any, test: Any, rows: int) -> Halves:
 # ---- training
 
 
-def options_of(contender: Contender, of: Job, seed: int) -> dict[str, Any]:
+def options_of(contender: Contender, tried: Job, seed: int) -> dict[str, Any]:
     """The settings of a run without an end, of the rate and the penalty of a job."""
     return {
         **OWN_START,
@@ -220,8 +221,8 @@ def options_of(contender: Contender, of: Job, seed: int) -> dict[str, Any]:
         "epochs": 10**6,
         "threads": 1,
         "seed": seed,
-        "learning_rate": of["rate"],
-        contender.penalty[0]: of["penalty"],
+        "learning_rate": tried["rate"],
+        contender.penalty[0]: tried["penalty"],
     }
 
 
@@ -234,7 +235,7 @@ def curve(
     contender: Contender,
     training: Any,
     scored: Any,
-    of: Job,
+    tried: Job,
     seconds: float,
     seed: int,
     growth: float,
@@ -242,24 +243,24 @@ def curve(
     """What is measured on `scored` while a contender trains for so long, at growing distances and
     at the end; [] if it diverged.
     """
-    options = options_of(contender, of, seed)
-    if "tree_l2" in of:
-        options["tree_l2"] = of["tree_l2"]
-    if of["contender"] not in run.warm:  # compiled
+    options = options_of(contender, tried, seed)
+    if "tree_l2" in tried:
+        options["tree_l2"] = tried["tree_l2"]
+    if tried["contender"] not in run.warm:  # compiled
         papers.fit(
             training.rows(np.arange(min(64, len(training)))),
             contender.objective,
             options | {"epochs": 1},
         )
-        run.warm.add(of["contender"])
+        run.warm.add(tried["contender"])
     points: list[dict[str, float]] = []
     measuring = 0.0
-    began = time.process_time()
+    start = time.process_time()
 
     def watch(classifier: Any, epoch: int, _: float) -> dict[str, float]:
         nonlocal measuring
         now = time.process_time()
-        passed = now - began - measuring
+        passed = now - start - measuring
         if passed >= seconds or passed >= (
             growth * points[-1]["seconds"] if points else seconds / growth**6
         ):
@@ -284,14 +285,15 @@ def curve(
 def measured(classifier: Any, data: Any) -> dict[str, float]:
     """Accuracy and mean log-likelihood, with standard errors by the choice of rows."""
     log_p = np.concatenate([log_p for _, log_p in classifier.blocks(data.features, threads=1)])
-    y, found = data.labels.ids, {}
+    y = data.labels.ids
+    means = {}
     values = {"accuracy": log_p.argmax(axis=1) == y, "log-likelihood": log_p[np.arange(len(y)), y]}
-    for name, each in values.items():
-        found |= {
-            name: float(np.mean(each)),
-            f"{name} error": float(np.std(each) / math.sqrt(len(each))),
+    for name, values_of_name in values.items():
+        means |= {
+            name: float(np.mean(values_of_name)),
+            f"{name} error": float(np.std(values_of_name) / math.sqrt(len(values_of_name))),
         }
-    return found
+    return means
 
 
 # ---- tables
@@ -299,8 +301,11 @@ def measured(classifier: Any, data: Any) -> dict[str, float]:
 
 def curves(records: Records, name: str) -> dict[str, list[Result]]:
     """The recorded curves by contender, one for each seed."""
-    found = grouped(records.find(data=name, what="curve"), lambda job: job["contender"])
-    return {contender: [each["result"] for each in seeds] for contender, seeds in found.items()}
+    by_contender = grouped(records.find(data=name, what="curve"), lambda job: job["contender"])
+    return {
+        contender: [record["result"] for record in seeds]
+        for contender, seeds in by_contender.items()
+    }
 
 
 def smoothed(result: Result, what: str) -> np.ndarray:
@@ -315,19 +320,17 @@ def smoothed(result: Result, what: str) -> np.ndarray:
 
 def highest(results: Sequence[Result], what: str) -> list[float]:
     """Of each smoothed curve."""
-    return [float(smoothed(each, what)[1].max()) for each in results if each["points"]]
+    return [float(smoothed(result, what)[1].max()) for result in results if result["points"]]
 
 
-def level_of(found: dict[str, list[Result]], what: str) -> float:
+def level_of(results: dict[str, list[Result]], what: str) -> float:
     """Uniform noise's highest less one standard error by the choice of test rows; infinite if that
     is not known.
     """
-    best = highest(found.get("uniform", []), what)
-    return (
-        statistics.fmean(best) - found["uniform"][0]["points"][-1][f"{what} error"]
-        if best
-        else math.inf
-    )
+    best = highest(results.get("uniform", []), what)
+    if best:
+        return statistics.fmean(best) - results["uniform"][0]["points"][-1][f"{what} error"]
+    return math.inf
 
 
 def reaches(points: np.ndarray, level: float) -> float:
@@ -341,9 +344,10 @@ def reaches(points: np.ndarray, level: float) -> float:
     )
 
 
-def times(found: dict[str, list[Result]], contender: str, what: str) -> list[float]:
+def times(curves_of: dict[str, list[Result]], contender: str, what: str) -> list[float]:
     return [
-        reaches(smoothed(each, what), level_of(found, what)) for each in found.get(contender, [])
+        reaches(smoothed(result, what), level_of(curves_of, what))
+        for result in curves_of.get(contender, [])
     ]
 
 
@@ -359,22 +363,22 @@ def spread(values: Sequence[float], digits: int = 3) -> str:
 
 def results(name: str, records: Records) -> str:
     """A row for each contender."""
-    found = curves(records, name)
+    results = curves(records, name)
     rows = []
-    for contender, each in found.items():
-        ends = [result["points"][-1] for result in each if result["points"]]
+    for contender, runs in results.items():
+        ends = [result["points"][-1] for result in runs if result["points"]]
         rows.append(
             {
                 "contender": f"`{contender}`",
-                "rate": f"{each[0]['rate']:g}",
-                "penalty": f"{each[0]['penalty']:g}",
+                "rate": f"{runs[0]['rate']:g}",
+                "penalty": f"{runs[0]['penalty']:g}",
                 "test accuracy": spread([end["accuracy"] for end in ends]),
-                "its highest": spread(highest(each, "accuracy")),
+                "its highest": spread(highest(runs, "accuracy")),
                 "log-likelihood": spread([end["log-likelihood"] for end in ends], 2),
-                "the highest": spread(highest(each, "log-likelihood"), 2),
+                "the highest": spread(highest(runs, "log-likelihood"), 2),
                 "epochs": number(ends[0]["epochs"], 0) if ends else "",
                 **{
-                    f"seconds to uniform's {what}": spread(times(found, contender, what), 1)
+                    f"seconds to uniform's {what}": spread(times(results, contender, what), 1)
                     for what in ("accuracy", "log-likelihood")
                 },
             }
@@ -404,8 +408,9 @@ def tree(records: Records) -> str:
 def tuning(records: Records) -> str:
     """What each run of the search achieved on validation rows."""
 
-    def shown(each: Record) -> str:
-        job, achieved = each["job"], score(each["result"])
+    def shown(record: Record) -> str:
+        job = record["job"]
+        achieved = score(record["result"])
         return (
             f"{job['rate']:g}, {job['penalty']:g}:"
             f" {number(achieved) if math.isfinite(achieved) else 'diverged'}"
@@ -427,10 +432,11 @@ def tuning(records: Records) -> str:
 def targets(records: Records) -> str:
     rows = []
     for name, what in itertools.product(DATA, ("accuracy", "log-likelihood")):
-        found = curves(records, name)
-        first, when = times(found, "uniform", what), times(found, "adversarial", what)
+        results = curves(records, name)
+        first = times(results, "uniform", what)
+        when = times(results, "adversarial", what)
         shown = (
-            f"{level_of(found, what):.3f} after seconds: uniform noise {spread(first, 1)},"
+            f"{level_of(results, what):.3f} after seconds: uniform noise {spread(first, 1)},"
             f" adversarial noise {spread(when, 1)}"
         )
         promise = (
@@ -439,9 +445,9 @@ def targets(records: Records) -> str:
         rows.append(
             target(promise, shown if first and when else None, sum(when) <= sum(first) / 10)
         )
-    found = curves(records, "eurlex")
+    results = curves(records, "eurlex")
     exact, uniform = (
-        highest(found.get(contender, []), "accuracy") for contender in ("softmax", "uniform")
+        highest(results.get(contender, []), "accuracy") for contender in ("softmax", "uniform")
     )
     promise = (
         "eurlex: exact softmax more accurate than uniform noise (paper, on EURLex-4K: 0.336 and"
@@ -472,15 +478,16 @@ def plot(records: Records) -> Any:
     panels = picture.subplots(2, len(DATA), squeeze=False, sharex="col")
     for column, name in enumerate(DATA):
         for axis, what in zip(panels[:, column], ("log-likelihood", "accuracy"), strict=True):
-            found = curves(records, name)
+            results = curves(records, name)
             for number_of, contender in enumerate(CONTENDERS):
-                for seed, each in enumerate(found.get(contender, [])):
+                for seed, result in enumerate(results.get(contender, [])):
                     label = contender if seed == 0 else None
-                    axis.plot(*smoothed(each, what), color=f"C{number_of}", label=label)
+                    axis.plot(*smoothed(result, what), color=f"C{number_of}", label=label)
             axis.set_ylabel(f"test {what}")
             if what == "log-likelihood":
                 best = max(
-                    (value for each in found.values() for value in highest(each, what)), default=0.0
+                    (value for runs in results.values() for value in highest(runs, what)),
+                    default=0.0,
                 )
                 axis.set_ylim(best - 1.3, best + 0.1)
         panels[0, column].set_title(name)

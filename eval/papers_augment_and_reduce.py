@@ -126,7 +126,8 @@ ROUNDS = {"mnist": (6, 11), "bibtex": (7, 11), "omniglot": (3, 9)}
 
 
 def jobs(run: Run) -> Iterator[Job]:
-    sections, quick = run.chosen("section"), run.quick
+    sections = run.chosen("section")
+    quick = run.quick
     methods = run.chosen("method")
     for name in (name for name in DATA if name in sections):
         for method in methods:
@@ -248,12 +249,12 @@ def timed_fit(
         marks.append(time.process_time())
         return {}
 
-    begun = time.process_time()
+    start_time = time.process_time()
     known = random_start(training, method, options["seed"]) if start == "random" else None
     classifier = fit(training, method, options, start=known, watch=watch).classifier
     return (
         classifier,
-        [mark - begun for mark in marks],
+        [mark - start_time for mark in marks],
         [entry["loss"] for entry in classifier.facts["history"]],
     )
 
@@ -266,22 +267,22 @@ def options_of(name: str, method: str, epochs: int, seed: int) -> dict[str, Any]
     return PROTOCOL | sampler | {"batch_size": DATA[name].batch, "epochs": epochs, "seed": seed}
 
 
-def thinned(values: list[float], most: int = 120) -> list[float]:
+def thinned(values: list[float], max_length: int = 120) -> list[float]:
     """Every so many values, the last one included, to five digits."""
-    step = max(1, len(values) // most)
+    step = max(1, len(values) // max_length)
     return [float(f"{value:.5g}") for value in values[::-1][::step][::-1]]
 
 
 def metrics(classifier: Any, test: Any) -> dict[str, float]:
     """Those that the paper prints."""
-    found = classifier.evaluate(test, threads=1)
+    scores = classifier.evaluate(test, threads=1)
     names = (
         "log_likelihood",
         "log_likelihood_clamped",
         "log_likelihood_standard_error",
         "accuracy",
     )
-    return {name: found[name] for name in names}
+    return {name: scores[name] for name in names}
 
 
 def measure(run: Run, job: Job) -> Result:
@@ -304,15 +305,15 @@ def trained(
     objective = changes.get("objective", method)
     start = changes.get("start", "zero")
     classifier, seconds, losses = timed_fit(training, objective, options, start)
-    found = metrics(classifier, test)
+    scores = metrics(classifier, test)
     if method in ("softmax", "ove", "ar"):
-        found["training_log_likelihood"] = classifier.evaluate(training, threads=1)[
+        scores["training_log_likelihood"] = classifier.evaluate(training, threads=1)[
             "log_likelihood"
         ]
     # compilation, or loading
     first = seconds[0] - statistics.median(np.diff(seconds)) if len(seconds) > 1 else 0.0
     curve = {"seconds": thinned([second - first for second in seconds]), "loss": thinned(losses)}
-    return found | {"epochs": epochs, "loss": losses[-1], "curve": curve}
+    return scores | {"epochs": epochs, "loss": losses[-1], "curve": curve}
 
 
 def timed(run: Run, data: str, epochs: int, rounds: int) -> Result:
@@ -322,13 +323,13 @@ def timed(run: Run, data: str, epochs: int, rounds: int) -> Result:
     The first epoch of a run is left out, and the first round, which compiles.
     """
     training, _ = prepared(run.data_folder, data, run.quick)
-    found: dict[str, list[float]] = {method: [] for method in SAMPLED}
+    seconds_of: dict[str, list[float]] = {method: [] for method in SAMPLED}
     for seed in range(rounds + 1):
         for method in SAMPLED[:: -1 if seed % 2 else 1]:
             _, seconds, _ = timed_fit(training, method, options_of(data, method, epochs, seed))
             if seed:
-                found[method].append(statistics.median(np.diff(seconds)))
-    return found
+                seconds_of[method].append(statistics.median(np.diff(seconds)))
+    return seconds_of
 
 
 def toy_trained(run: Run, method: str, iterations: int) -> Result:
@@ -339,7 +340,8 @@ def toy_trained(run: Run, method: str, iterations: int) -> Result:
     classifier, seconds, losses = timed_fit(
         training, method, PROTOCOL | {"sampler": "uniform", **sizes, "epochs": epochs}
     )
-    p, truth = estimates(classifier), counts / counts.sum()
+    p = estimates(classifier)
+    truth = counts / counts.sum()
     return {
         "error": float(np.abs(p - truth).mean()),
         "bound": -losses[-1] * len(training),
@@ -357,7 +359,7 @@ def toy_trained(run: Run, method: str, iterations: int) -> Result:
 
 def runs_of(records: Records, name: str, method: str) -> list[Result]:
     """The runs of table 3 that there are, a seed each."""
-    return [found for job in seeds(name, method, records.quick) if (found := records.get(job))]
+    return [result for job in seeds(name, method, records.quick) if (result := records.get(job))]
 
 
 def spread(values: list[float], digits: int = 3) -> str:
@@ -370,11 +372,12 @@ def spread(values: list[float], digits: int = 3) -> str:
 
 def table_3(name: str, records: Records) -> str:
     """Log-likelihood and accuracy of one data set."""
-    rows, paper = [], PRINTED[name]
+    rows = []
+    paper = PRINTED[name]
     for method, title in METHODS.items():
-        if found := runs_of(records, name, method):
+        if results := runs_of(records, name, method):
             clamped, free, accuracy = (
-                [one[key] for one in found]
+                [result[key] for result in results]
                 for key in ("log_likelihood_clamped", "log_likelihood", "accuracy")
             )
             rows.append(
@@ -393,7 +396,7 @@ def table_3(name: str, records: Records) -> str:
                         statistics.fmean(accuracy),
                         shown=spread(accuracy),
                     ),
-                    "runs": len(found),
+                    "runs": len(results),
                 }
             )
     return table(rows)
@@ -406,13 +409,13 @@ def bounds(records: Records) -> str:
     return table(
         [
             {
-                "data": of.title,
+                "data": dataset.title,
                 "method": METHODS[method],
                 "bound of the last epoch": number(-run["loss"]),
                 "log-likelihood of the training rows": number(run["training_log_likelihood"]),
                 "gap": number(run["training_log_likelihood"] + run["loss"]),
             }
-            for name, of in DATA.items()
+            for name, dataset in DATA.items()
             for method in ("ove", "ar", "softmax")
             for run in runs_of(records, name, method)[:1]
         ]
@@ -423,18 +426,19 @@ def times(records: Records) -> str:
     """Seconds per epoch, and their ratio to one-vs-each in the same round."""
     rows = []
     for name in ROUNDS:
-        of = DATA[name]
-        found, paper = records.get(timing(name, records.quick)), PRINTED[name]["seconds"]
-        for method in SAMPLED if found else ():
+        dataset = DATA[name]
+        seconds_of = records.get(timing(name, records.quick))
+        paper = PRINTED[name]["seconds"]
+        for method in SAMPLED if seconds_of else ():
             low, ours, high = np.quantile(
-                ratios := np.divide(found[method], found["ove"]), (0.25, 0.5, 0.75)
+                ratios := np.divide(seconds_of[method], seconds_of["ove"]), (0.25, 0.5, 0.75)
             )
             rows.append(
                 {
-                    "data": of.title,
+                    "data": dataset.title,
                     "method": METHODS[method],
                     "paper": f"{paper[method]:.3g} s",
-                    "ours": f"{statistics.median(found[method]):.3g} s",
+                    "ours": f"{statistics.median(seconds_of[method]):.3g} s",
                     **beside("relative to OVE", paper[method] / paper["ove"], float(ours), 2),
                     "middle half": f"{low:.2f} to {high:.2f}",
                     "rounds": len(ratios),
@@ -450,19 +454,19 @@ def toy_table(records: Records) -> str:
             {
                 "method": METHODS[method],
                 "mean abs. error: paper": f"{error:.2e}",
-                "ours": f"{found['error']:.2e}",
-                "difference": f"{found['error'] - error:+.1e}",
+                "ours": f"{result['error']:.2e}",
+                "difference": f"{result['error'] - error:+.1e}",
                 "bound: paper": f"{bound:.3g}",
-                "our bound": f"{found['bound']:.4g}",
-                "best possible": f"{found['best_bound']:.4g}",
+                "our bound": f"{result['bound']:.4g}",
+                "best possible": f"{result['best_bound']:.4g}",
                 "an epoch: paper": f"{seconds:.1f} s",
-                "our epoch": f"{found['seconds_per_epoch']:.1f} s",
-                "classes": f"{found['classes']:,}",
-                "iterations": f"{found['epochs'] * 600:,}",
-                "sampling error of the labels": f"{found['noise']:.1e}",
+                "our epoch": f"{result['seconds_per_epoch']:.1f} s",
+                "classes": f"{result['classes']:,}",
+                "iterations": f"{result['epochs'] * 600:,}",
+                "sampling error of the labels": f"{result['noise']:.1e}",
             }
             for method, (error, bound, seconds) in TOY_PRINTED.items()
-            for found in records.results(section="toy", method=method)
+            for result in records.results(section="toy", method=method)
         ]
     )
 
@@ -476,12 +480,12 @@ def why(records: Records) -> str:
                 "method": METHODS[method],
                 "changed": change,
                 "paper": number(PRINTED[name]["log_likelihood"][method]),
-                "ours, clamped": number(found["log_likelihood_clamped"]),
-                "accuracy": number(found["accuracy"]),
-                "bound of the last epoch": number(-found["loss"]),
+                "ours, clamped": number(result["log_likelihood_clamped"]),
+                "accuracy": number(result["accuracy"]),
+                "bound of the last epoch": number(-result["loss"]),
             }
             for name, method, change, changes in variants_of_why()
-            if (found := records.get(one(name, method, 1, records.quick, **changes)))
+            if (result := records.get(one(name, method, 1, records.quick, **changes)))
         ]
     )
 
@@ -504,13 +508,13 @@ def early(records: Records) -> str:
             {
                 "method": METHODS[method],
                 "iterations": f"{n:,}",
-                "test rows, clamped": number(found["log_likelihood_clamped"]),
-                "accuracy": number(found["accuracy"]),
-                "training rows": number(found.get("training_log_likelihood")),
+                "test rows, clamped": number(result["log_likelihood_clamped"]),
+                "accuracy": number(result["accuracy"]),
+                "training rows": number(result.get("training_log_likelihood")),
             }
             for method in METHODS
             for n in lengths_of_omniglot(records)
-            if (found := records.get(one("omniglot", method, 1, records.quick, n, **RANDOM)))
+            if (result := records.get(one("omniglot", method, 1, records.quick, n, **RANDOM)))
         ]
     )
 
@@ -523,22 +527,20 @@ def lengths_of_omniglot(records: Records) -> list[int]:
 
 def plot(records: Records) -> Any:
     """Figure 2: the bound of an example against seconds of CPU."""
-    there = [
+    measured = [
         name for name in DATA if any(runs_of(records, name, method) for method in ("ove", "ar"))
     ]
-    if not there:
+    if not measured:
         return None
-    picture, panels = figure(10, 3.2, len(there), dpi=90)
-    for panel, name in zip(panels, there, strict=True):
+    picture, panels = figure(10, 3.2, len(measured), dpi=90)
+    for panel, name in zip(panels, measured, strict=True):
         lowest, highest = 0.0, -1e9
         for method in ("ove", "ar"):
             for run in runs_of(records, name, method)[:1]:
                 bound = -np.array(run["curve"]["loss"])
                 panel.plot(run["curve"]["seconds"], bound, label=METHODS[method])
-                lowest, highest = (
-                    min(lowest, float(np.quantile(bound, 0.1))),
-                    max(highest, float(bound.max())),
-                )
+                lowest = min(lowest, float(np.quantile(bound, 0.1)))
+                highest = max(highest, float(bound.max()))
         for run in runs_of(records, name, "softmax")[:1]:
             panel.axhline(
                 run["training_log_likelihood"],

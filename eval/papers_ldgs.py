@@ -199,7 +199,8 @@ def curve_jobs(run: Run, section: str) -> Iterator[Job]:
         rates = list(RATES)
         while rates:
             yield from (key | {"what": "rate", "rate": rate} for rate in rates)
-            tried, rates = achieved(run.records, key), []
+            tried = achieved(run.records, key)
+            rates = []
             best = best_rate(tried)
             if len(tried) < run.settings.max_rates and best in (min(tried), max(tried)):
                 rates = [float(f"{best / 3 if best == min(tried) else best * 3:.1g}")]
@@ -212,10 +213,10 @@ def batches_job(section: str, objective: str) -> Job:
 
 def achieved(records: Records, key: Job) -> dict[float, float]:
     """By rate; -1 where training diverged."""
-    found = records.find(**key, what="rate")
+    runs = records.find(**key, what="rate")
     return {
-        each["job"]["rate"]: -1.0 if (value := each["result"]["measure"]) is None else value
-        for each in found
+        record["job"]["rate"]: -1.0 if (value := record["result"]["measure"]) is None else value
+        for record in runs
     }
 
 
@@ -226,14 +227,15 @@ def best_rate(tried: dict[float, float]) -> float:
 
 def speed_jobs(run: Run) -> Iterator[Job]:
     """Turn by turn; the exact ones with every batch that fits in memory."""
-    cores, own = usable_cores(), run.settings
+    cores = usable_cores()
+    settings = run.settings
     cases = [
         ("faces", n_labels, threads)
-        for n_labels in own.speed_faces
+        for n_labels in settings.speed_faces
         for threads in sorted({1, cores})
     ]
-    for what, n_labels, threads in [*cases, ("documents", own.documents[2], cores)]:
-        for turn in range(own.repetitions):
+    for what, n_labels, threads in [*cases, ("documents", settings.documents[2], cores)]:
+        for turn in range(settings.repetitions):
             for name in run.chosen("contender"):
                 if name == JOINT:
                     continue
@@ -272,19 +274,17 @@ def measure(run: Run, job: Job) -> Result:
 @functools.lru_cache(maxsize=1)  # one at a time
 def data_of(run: Run, name: str, n_labels: int = 0) -> sources.Data:
     """What a section is about; of so many labels, if these are given, to time steps on."""
-    own = run.settings
+    settings = run.settings
     if name == "next-word":
-        return sources.next_word(sources.text_of(run), *own.positions, run.quick)
+        return sources.next_word(sources.text_of(run), *settings.positions, run.quick)
     if name == "faces":
-        return (
-            sources.some_faces(n_labels, 2 * own.timed)
-            if n_labels
-            else sources.faces(own.identities)
-        )
+        if n_labels:
+            return sources.some_faces(n_labels, 2 * settings.timed)
+        return sources.faces(settings.identities)
     if n_labels:
-        return sources.documents(*own.documents[:2], n_labels)
+        return sources.documents(*settings.documents[:2], n_labels)
     if run.quick and not datasets.is_here("eurlex-4.3k", run.data_folder):
-        return sources.documents(*own.documents, n_test=200)
+        return sources.documents(*settings.documents, n_test=200)
     return sources.eurlex(run.data_folder, run.quick)
 
 
@@ -293,15 +293,17 @@ def data_of(run: Run, name: str, n_labels: int = 0) -> sources.Data:
 
 def warm_up(data: Any, objective: str, options: dict[str, Any]) -> None:
     """Train on a few rows, so that kernels are compiled and loaded before the clock runs."""
-    few = {"schedule": "constant", "epochs": 1, "learning_rate": 1e-3}
-    fit(data.rows(np.arange(min(len(data), 20))), objective, options | few)
+    short = {"schedule": "constant", "epochs": 1, "learning_rate": 1e-3}
+    fit(data.rows(np.arange(min(len(data), 20))), objective, options | short)
 
 
 def legs(n: int, epochs: tuple[float, ...], seed: int) -> Iterator[tuple[float, np.ndarray]]:
     """(epochs when it is done, its rows) of each leg; every epoch goes once through all n rows in a
     random order.
     """
-    order, of_epoch, begin = np.empty(0, dtype=np.int64), -1, 0
+    order = np.empty(0, dtype=np.int64)
+    of_epoch = -1
+    begin = 0
     for epoch in sorted({*epochs, *range(1, int(epochs[-1]) + 1)}):
         end = round(epoch * n)
         if begin // n != of_epoch:
@@ -328,22 +330,23 @@ def curve(
     """
     trained = None
     points: list[dict[str, float]] = []
-    examples, seconds, whole = 0, 0.0, 0.0
+    examples, seconds, wall_seconds = 0, 0.0, 0.0
     warm_up(data, contender.objective, options)
     for epoch, rows in legs(len(data), epochs, 1):
         if seconds + len(rows) * (seconds / examples if examples else 0) > max_seconds:
             break
-        now = (
+        leg_options = (
             options | {"epochs": 1, "seed": len(points) + 1} | (contender.later if trained else {})
         )
-        began = time.monotonic()
+        start = time.monotonic()
         try:
-            trained = fit(data.rows(rows), contender.objective, now, start=trained)
+            trained = fit(data.rows(rows), contender.objective, leg_options, start=trained)
         except DivergedError:
             return points, None
-        whole += time.monotonic() - began
-        seconds, examples = seconds + trained.outcome.seconds, examples + len(rows)
-        passed = {"epochs": epoch, "examples": examples, "seconds": seconds, "whole": whole}
+        wall_seconds += time.monotonic() - start
+        seconds = seconds + trained.outcome.seconds
+        examples = examples + len(rows)
+        passed = {"epochs": epoch, "examples": examples, "seconds": seconds, "whole": wall_seconds}
         points.append(passed | measure(trained.classifier))
     return points, trained
 
@@ -353,9 +356,9 @@ def options_of(name: str, section: str, n_labels: int, batch: int) -> dict[str, 
     task = TASKS[section]
     hidden = {"hidden": task.hidden} if task.hidden else {}
     taken = {
-        each: value
-        for each, value in task.settings(n_labels).items()
-        if each in CONTENDERS[name].takes
+        option: value
+        for option, value in task.settings(n_labels).items()
+        if option in CONTENDERS[name].takes
     }
     return {"batch_size": batch, "threads": usable_cores(), **OPTIMIZER, **hidden, **taken}
 
@@ -379,12 +382,14 @@ def chosen_options(run: Run, job: Job, n_labels: int) -> dict[str, Any]:
 
 def times_of_batches(run: Run, job: Job) -> Result:
     """Seconds per example of an exact objective by batch."""
-    section, objective, data = (
-        job["section"],
-        job["objective"],
-        data_of(run, job["section"]).training,
+    section = job["section"]
+    objective = job["objective"]
+    data = data_of(run, job["section"]).training
+    name = next(
+        contender_name
+        for contender_name, contender in CONTENDERS.items()
+        if contender.objective == objective
     )
-    name = next(each for each, contender in CONTENDERS.items() if contender.objective == objective)
     seconds = {}
     for batch in BATCHES:
         options = options_of(name, section, data.n_labels, batch) | {"learning_rate": 1e-3}
@@ -401,32 +406,40 @@ def at_rate(run: Run, job: Job) -> Result:
     """What a rate achieves on validation rows after once through a share of the others, if the time
     allows.
     """
-    section, own, task = job["section"], run.settings, TASKS[job["section"]]
+    section = job["section"]
+    settings = run.settings
+    task = TASKS[job["section"]]
     data = data_of(run, section).training
     order = np.random.default_rng(2).permutation(len(data))
     training = data.rows(order[: int(task.tuned_on * len(data))])
-    watched = data.rows(order[len(training) :][: own.validation])
+    watched = data.rows(order[len(training) :][: settings.validation])
     options = chosen_options(run, job, data.n_labels)
-    now, most = options | {"learning_rate": job["rate"]}, min(own.rate_seconds, own.seconds / 8)
+    curve_options = options | {"learning_rate": job["rate"]}
+    max_seconds = min(settings.rate_seconds, settings.seconds / 8)
     points, trained = curve(
-        training, CONTENDERS[job["contender"]], now, tuple(np.arange(1, 9) / 8), most, lambda _: {}
+        training,
+        CONTENDERS[job["contender"]],
+        curve_options,
+        tuple(np.arange(1, 9) / 8),
+        max_seconds,
+        lambda _: {},
     )
-    found = (
-        papers.accuracy_of(trained.classifier, watched, task.multilabel)[task.tuned_by]
-        if trained
-        else None
-    )
-    return {"measure": found, "points": points[-1:], "options": options}
+    if trained:
+        score = papers.accuracy_of(trained.classifier, watched, task.multilabel)[task.tuned_by]
+    else:
+        score = None
+    return {"measure": score, "points": points[-1:], "options": options}
 
 
 def at_best_rate(run: Run, job: Job) -> Result:
     """The curve of one contender at its best rate."""
-    task, data = TASKS[job["section"]], data_of(run, job["section"])
+    task = TASKS[job["section"]]
+    data = data_of(run, job["section"])
     options = chosen_options(run, job, data.training.n_labels)
     options["learning_rate"] = best_rate(
         achieved(run.records, {name: job[name] for name in ("section", "contender")})
     )
-    few = data.test.rows(
+    curve_rows = data.test.rows(
         np.random.default_rng(3).permutation(len(data.test))[: run.settings.curve_rows]
     )
     points, trained = curve(
@@ -435,12 +448,12 @@ def at_best_rate(run: Run, job: Job) -> Result:
         options,
         task.epochs,
         run.settings.seconds,
-        lambda classifier: papers.accuracy_of(classifier, few, task.multilabel),
+        lambda classifier: papers.accuracy_of(classifier, curve_rows, task.multilabel),
     )
     final = papers.accuracy_of(trained.classifier, data.test, task.multilabel) if trained else None
     return {
         "options": options,
-        "curve_rows": len(few),
+        "curve_rows": len(curve_rows),
         "test_rows": len(data.test),
         "points": points,
         "final": final,
@@ -458,11 +471,9 @@ def time_of(run: Run, job: Job) -> Result:
     """
     from threadpoolctl import threadpool_limits  # which scikit-learn brings
 
-    data, contender, n = (
-        data_of(run, job["what"], job["labels"]),
-        CONTENDERS[job["contender"]],
-        run.settings.timed,
-    )
+    data = data_of(run, job["what"], job["labels"])
+    contender = CONTENDERS[job["contender"]]
+    n = run.settings.timed
     options = (
         options_of(job["contender"], job["what"], job["labels"], job["batch"]) | contender.later
     )
@@ -475,15 +486,15 @@ def time_of(run: Run, job: Job) -> Result:
     }
     start = papers.start_from(data.training, contender.objective, dict(data.start or {}))
     rows = np.random.default_rng(job["turn"]).permutation(len(data.training))
-    seconds, whole, indexing = [], [], []
+    seconds, wall_seconds, indexing = [], [], []
     warm_up(data.training, contender.objective, options)
     with threadpool_limits(job["threads"]):
-        for many in (n // 2, n + n // 2):
-            began = time.monotonic()
+        for n_rows in (n // 2, n + n // 2):
+            start_time = time.monotonic()
             trained = fit(
-                data.training.rows(rows[:many]), contender.objective, options, start=start
+                data.training.rows(rows[:n_rows]), contender.objective, options, start=start
             )
-            whole.append(time.monotonic() - began)
+            wall_seconds.append(time.monotonic() - start_time)
             indexing.append(float(trained.classifier.facts.get("index_seconds", 0.0)))
             seconds.append(trained.outcome.seconds - indexing[-1])
     an_example = (seconds[1] - seconds[0]) / n
@@ -491,7 +502,7 @@ def time_of(run: Run, job: Job) -> Result:
     return {
         "seconds": an_example,
         "once": once,
-        "whole": whole,
+        "whole": wall_seconds,
         "indexing": indexing,
         "options": options,
     }
@@ -503,8 +514,8 @@ def time_of(run: Run, job: Job) -> Result:
 def curves(records: Records, section: str) -> dict[str, Result]:
     """The recorded curves by contender."""
     return {
-        each["job"]["contender"]: each["result"]
-        for each in records.find(section=section, what="curve")
+        record["job"]["contender"]: record["result"]
+        for record in records.find(section=section, what="curve")
     }
 
 
@@ -521,13 +532,16 @@ def curve_table(section: str, records: Records) -> str:
     """How good each contender ends, how fast it is, and when it reaches nine tenths of what the
     best one has.
     """
-    found, measure, rows = curves(records, section), TASKS[section].measure, []
+    results = curves(records, section)
+    measure = TASKS[section].measure
+    rows = []
     level = 0.9 * max(
-        (each["final"][measure] for each in found.values() if each["final"]), default=0.0
+        (result["final"][measure] for result in results.values() if result["final"]), default=0.0
     )
-    ends = {point["epochs"] for each in found.values() for point in each["points"]}
-    for name, each in found.items():
-        points, options = each["points"], each["options"]
+    ends = {point["epochs"] for result in results.values() for point in result["points"]}
+    for name, result in results.items():
+        points = result["points"]
+        options = result["options"]
         row = {
             "contender": f"`{name}`",
             "optimizer": "adagrad",
@@ -535,16 +549,17 @@ def curve_table(section: str, records: Records) -> str:
             "rate": f"{options['learning_rate']:g}",
         }
         rows.append(row)
-        if not points or each["final"] is None:
+        if not points or result["final"] is None:
             row["examples/s"] = "diverged"
             continue
-        last, when = points[-1], (point["seconds"] for point in points if point[measure] >= level)
+        last = points[-1]
+        when = (point["seconds"] for point in points if point[measure] >= level)
         row |= {
             "examples/s": short(last["examples"] / last["seconds"]),
             "epochs": number(last["epochs"], 2),
         }
         row |= {"seconds": short(last["seconds"])} | {
-            f"{kind}, end": number(end, 4) for kind, end in each["final"].items()
+            f"{kind}, end": number(end, 4) for kind, end in result["final"].items()
         }
         for epoch in (1.0, 3.0, 10.0):
             if epoch in ends:
@@ -555,20 +570,22 @@ def curve_table(section: str, records: Records) -> str:
 
 def rates_table(section: str, records: Records) -> str:
     """What each rate achieved on validation rows."""
-    found = grouped(records.find(section=section, what="rate"), lambda job: job["contender"])
+    by_contender = grouped(records.find(section=section, what="rate"), lambda job: job["contender"])
     tried = {
-        name: {each["job"]["rate"]: each["result"]["measure"] for each in runs}
-        for name, runs in found.items()
+        name: {record["job"]["rate"]: record["result"]["measure"] for record in runs}
+        for name, runs in by_contender.items()
     }
-    rates = sorted({rate for each in tried.values() for rate in each})
+    rates = sorted({rate for by_rate in tried.values() for rate in by_rate})
     return table(
         [
             {"contender": f"`{name}`", "optimizer": "adagrad"}
             | {
-                f"{r:g}": "diverged" if r in each and each[r] is None else number(each.get(r))
+                f"{r:g}": "diverged"
+                if r in by_rate and by_rate[r] is None
+                else number(by_rate.get(r))
                 for r in rates
             }
-            for name, each in tried.items()
+            for name, by_rate in tried.items()
         ]
     )
 
@@ -583,12 +600,12 @@ def speeds(
     turns = records.find(section="speed", what=section, labels=n_labels, threads=threads)
     best: dict[str, dict[str, float]] = {}
     for (name, batch), runs in grouped(turns, lambda job: (job["contender"], job["batch"])).items():
-        found = {
-            name: statistics.median(each["result"][name] for each in runs)
+        medians = {
+            name: statistics.median(record["result"][name] for record in runs)
             for name in ("seconds", "once")
         }
-        if name not in best or found["seconds"] < best[name]["seconds"]:
-            best[name] = found | {"batch": batch, "turns": len(runs)}
+        if name not in best or medians["seconds"] < best[name]["seconds"]:
+            best[name] = medians | {"batch": batch, "turns": len(runs)}
     return best
 
 
@@ -596,25 +613,25 @@ def speed_table(records: Records) -> str:
     """The time per example beside ldgs."""
     rows = []
     cases = {
-        tuple(each["job"][name] for name in ("what", "labels", "threads"))
-        for each in records.find(section="speed")
+        tuple(record["job"][name] for name in ("what", "labels", "threads"))
+        for record in records.find(section="speed")
     }
     for section, n_labels, threads in sorted(cases):
-        found = speeds(records, section, n_labels, threads)
-        own = found.get("ldgs")
+        by_contender = speeds(records, section, n_labels, threads)
+        ldgs = by_contender.get("ldgs")
         rows += [
             {
                 "data": section,
                 "labels": f"{n_labels:,}",
                 "threads": threads,
                 "contender": f"`{name}`",
-                "batch": each["batch"],
-                "milliseconds an example": f"{1000 * each['seconds']:.3f}",
-                "seconds once": f"{each['once']:.1f}",
-                "over `ldgs`": f"{each['seconds'] / own['seconds']:.2f}" if own else DASH,
-                "turns": each["turns"],
+                "batch": medians["batch"],
+                "milliseconds an example": f"{1000 * medians['seconds']:.3f}",
+                "seconds once": f"{medians['once']:.1f}",
+                "over `ldgs`": f"{medians['seconds'] / ldgs['seconds']:.2f}" if ldgs else DASH,
+                "turns": medians["turns"],
             }
-            for name, each in found.items()
+            for name, medians in by_contender.items()
         ]
     return table(rows)
 
@@ -624,12 +641,12 @@ def faster(
 ) -> dict[str, str]:
     """Whether ldgs takes so much less time per example, with all threads."""
     timed = records.find(section="speed", what=section, labels=n_labels, contender="ldgs")
-    there = speeds(
-        records, section, n_labels, max((each["job"]["threads"] for each in timed), default=0)
+    by_contender = speeds(
+        records, section, n_labels, max((record["job"]["threads"] for record in timed), default=0)
     )
-    if not {"ldgs", against} <= there.keys():
+    if not {"ldgs", against} <= by_contender.keys():
         return target(promise, None)
-    ratio = there[against]["seconds"] / there["ldgs"]["seconds"]
+    ratio = by_contender[against]["seconds"] / by_contender["ldgs"]["seconds"]
     return target(promise, f"{ratio:.1f} times", ratio >= factor)
 
 
@@ -664,10 +681,8 @@ def side_by_side(
 
 def targets(records: Records) -> str:
     """A row for each target."""
-    ten, best = (
-        "200,000 faces: `ldgs` 10 times faster an example than exact `margin`, batch 10",
-        "margin, best batch",
-    )
+    ten = "200,000 faces: `ldgs` 10 times faster an example than exact `margin`, batch 10"
+    best = "margin, best batch"
     rows = [
         faster(records, "faces", 200_000, "margin", 10, ten),
         faster(
@@ -702,8 +717,9 @@ def targets(records: Records) -> str:
 
 def plot_curves(section: str, records: Records) -> Any:
     """Accuracy against seconds of training and against epochs."""
-    found, measure = curves(records, section), TASKS[section].measure
-    if not any(each["points"] for each in found.values()):
+    results = curves(records, section)
+    measure = TASKS[section].measure
+    if not any(result["points"] for result in results.values()):
         return None
     styles = {
         name: {
@@ -712,12 +728,12 @@ def plot_curves(section: str, records: Records) -> Any:
             "ls": "--" if "," in name else "-",
             "marker": ".",
         }
-        for name in found
+        for name in results
     }
     lines = [
         [
-            ([p[x] for p in each["points"]], [p[measure] for p in each["points"]], styles[name])
-            for name, each in found.items()
+            ([p[x] for p in result["points"]], [p[measure] for p in result["points"]], styles[name])
+            for name, result in results.items()
         ]
         for x in ("seconds", "epochs")
     ]

@@ -110,14 +110,14 @@ def contexts(words: Words, positions: np.ndarray, window: int) -> np.ndarray:
 
 def means(vectors: np.ndarray, ids: np.ndarray) -> np.ndarray:
     """float32 (n, dim): the mean of the vectors of each row of ids, those of -1 left out."""
-    found = np.empty((len(ids), vectors.shape[1]), dtype=np.float32)
+    means = np.empty((len(ids), vectors.shape[1]), dtype=np.float32)
     for start in range(0, len(ids), 10_000):
         block = ids[start : start + 10_000]
-        there = block >= 0
-        found[start : start + len(block)] = (vectors[block] * there[:, :, None]).sum(
+        is_known = block >= 0
+        means[start : start + len(block)] = (vectors[block] * is_known[:, :, None]).sum(
             1
-        ) / np.maximum(there.sum(1), 1)[:, None]
-    return found
+        ) / np.maximum(is_known.sum(1), 1)[:, None]
+    return means
 
 
 def word_vectors(
@@ -149,15 +149,20 @@ def next_word(
         rng = np.random.default_rng(1)
         chance = keep_probability(trained_counts(words.counts, held_out.counts), settings.sample)
         kept = kept_words(np.asarray(encoded.tokens), remap, chance, held_out.pieces, rng)
-    whole = has_context(kept)
+    is_complete = has_context(kept)
     # and in no border
     in_a_span = np.searchsorted(held_out.bounds.ravel(), kept.places, "right") % 2 == 1
     places = [
-        rng.permutation(np.flatnonzero(whole & part)) for part in (~kept.is_held_out, in_a_span)
+        rng.permutation(np.flatnonzero(is_complete & part))
+        for part in (~kept.is_held_out, in_a_span)
     ]
-    chosen = [np.sort(found[:most]) for found, most in zip(places, (n, n_test), strict=True)]
+    chosen = [
+        np.sort(places_of_part[:max_places])
+        for places_of_part, max_places in zip(places, (n, n_test), strict=True)
+    ]
     features = [means(vectors, contexts(kept, positions, WINDOW)) for positions in chosen]
-    centre, spread = features[0].mean(0), features[0].std(0) * np.sqrt(DIM, dtype=np.float32)
+    centre = features[0].mean(0)
+    spread = features[0].std(0) * np.sqrt(DIM, dtype=np.float32)
     halves = [
         Labeled((x - centre) / spread, Labels.single(kept.ids[positions]), len(words))
         for x, positions in zip(features, chosen, strict=True)
@@ -243,7 +248,7 @@ def documents(n: int, n_words: int, n_labels: int, n_test: int = 0) -> Data:
     know them.
     """
     rng = np.random.default_rng(1)
-    own = zipf(n_words, n_words / 100, (n_labels, WORDS_A_LABEL), rng)
+    words_of_label = zipf(n_words, n_words / 100, (n_labels, WORDS_A_LABEL), rng)
     order = rng.permutation(n_labels)
     labels = [
         np.unique(order[zipf(n_labels, 100, k, rng)]).tolist()
@@ -252,9 +257,9 @@ def documents(n: int, n_words: int, n_labels: int, n_test: int = 0) -> Data:
     words = []
     for ids in labels:
         k = max(1, rng.poisson(WORDS_A_DOCUMENT))
-        of_labels = own[rng.choice(ids, k), rng.integers(WORDS_A_LABEL, size=k)]
+        of_labels = words_of_label[rng.choice(ids, k), rng.integers(WORDS_A_LABEL, size=k)]
         words.append(np.where(rng.random(k) < FROM_LABELS, of_labels, zipf(n_words, 10, k, rng)))
-    rows = np.repeat(np.arange(len(words)), [len(each) for each in words])
+    rows = np.repeat(np.arange(len(words)), [len(ids) for ids in words])
     counts = csr_matrix(
         (np.ones(len(rows), dtype=np.float32), (rows, np.concatenate(words))), (n + n_test, n_words)
     )
@@ -262,7 +267,7 @@ def documents(n: int, n_words: int, n_labels: int, n_test: int = 0) -> Data:
     counts.sort_indices()
     everything = Labeled(scaled(counts, "l2"), Labels.of_rows(labels), n_labels)
     hidden = rng.standard_normal((n_words, DIM), dtype=np.float32) / np.sqrt(DIM, dtype=np.float32)
-    output = np.float32(LABEL_SCORE) * unit(hidden[own].sum(axis=1))
+    output = np.float32(LABEL_SCORE) * unit(hidden[words_of_label].sum(axis=1))
     start = {"hidden": hidden, "output": output, "bias": np.zeros(n_labels, dtype=np.float32)}
     return Data(everything.rows(np.arange(n)), everything.rows(np.arange(n, n + n_test)), start)
 

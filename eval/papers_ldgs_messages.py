@@ -176,9 +176,9 @@ def at_best_rate(run: Run, job: Job) -> Result:
     rate = best_rate(tried(run.records, job))
     options = options_of(job) | {"epochs": job["epochs"], "learning_rate": rate}
     fitted(data.training.rows(np.arange(2 * BATCH)), job, options | {"epochs": 1})
-    began = time.process_time()
+    start = time.process_time()
     trained = fitted(data.training, job, options)
-    seconds = time.process_time() - began
+    seconds = time.process_time() - start
     result = {
         "options": options,
         "rows": len(data.training),
@@ -227,13 +227,13 @@ def fitted(data: Any, job: Job, options: dict[str, Any]) -> Any:
 def tried(records: Records, job: Job) -> dict[float, float]:
     """What each rate of a contender achieved; -1 where training diverged."""
     key = {name: value for name, value in job.items() if name not in ("what", "rate", "epochs")}
-    found = {}
+    scores = {}
     for record in records.find(**key, what="rate"):
         if record["job"].keys() - {"what", "rate"} != key.keys():
             continue
         value = record["result"]["measure"]
-        found[record["job"]["rate"]] = -1.0 if value is None else value
-    return found
+        scores[record["job"]["rate"]] = -1.0 if value is None else value
+    return scores
 
 
 def best_rate(achieved: dict[float, float]) -> float:

@@ -52,7 +52,8 @@ def split(corpus: str, folder: Path) -> tuple[Path, Path]:
     with opened(corpus) as text:
         data = text.read()
     cut = data.rindex(b" ", 0, len(data) - min(HELD_OUT, len(data) // 10))
-    training, rest = folder / "collapsed-training.txt", folder / "collapsed-heldout.txt"
+    training = folder / "collapsed-training.txt"
+    rest = folder / "collapsed-heldout.txt"
     training.write_bytes(data[:cut])
     rest.write_bytes(data[cut:])
     return training, rest
@@ -142,15 +143,16 @@ def measure(job: Job, corpus: str, folder: Path, seconds: float) -> Result:
 
 def an_iteration(points: list[dict[str, float]]) -> tuple[float, float]:
     """Seconds and multiply-adds of an iteration on average, the look at the start left out."""
-    first, last = points[0], points[-1]
+    first = points[0]
+    last = points[-1]
     n = max(last["iteration"] - first["iteration"], 1)
     return (last["seconds"] - first["seconds"]) / n, (last["macs"] - first["macs"]) / n
 
 
-def at_cost(points: list[dict[str, float]], cost: str, most: float) -> float | None:
+def at_cost(points: list[dict[str, float]], cost: str, max_cost: float) -> float | None:
     """What was held out at the last point that cost no more."""
     return next(
-        (point["log_likelihood"] for point in reversed(points) if point[cost] <= most), None
+        (point["log_likelihood"] for point in reversed(points) if point[cost] <= max_cost), None
     )
 
 
@@ -164,21 +166,26 @@ def runs_of(records: Records) -> dict[str, tuple[Job, Result]]:
 def runs(records: Records) -> str:
     """What each came to, and what an iteration takes."""
     rows = []
-    for job, found in runs_of(records).values():
-        last, is_collapsed = found["points"][-1], job["what"] == "collapsed"
-        each, macs = an_iteration(found["points"]) if is_collapsed else (None, None)
+    for job, result in runs_of(records).values():
+        last = result["points"][-1]
+        is_collapsed = job["what"] == "collapsed"
+        seconds_per_iteration, macs = (
+            an_iteration(result["points"]) if is_collapsed else (None, None)
+        )
         rows.append(
             {
                 "contender": f"`{job['contender']}`" + (" --collapsed" if is_collapsed else ""),
                 "words": f"{job['words']:,}",
                 "iterations or epochs": f"{last['iteration']:g}",
                 "seconds": f"{last['seconds']:.3g}",
-                "seconds each": f"{each:.3g}" if each is not None else DASH,
+                "seconds each": f"{seconds_per_iteration:.3g}"
+                if seconds_per_iteration is not None
+                else DASH,
                 "multiply-adds each": f"{macs:.2g}" if macs else DASH,
                 "held-out log-likelihood": (
                     f"{last['log_likelihood']:.4f} ± {last['standard_error']:.4f}"
                 ),
-                **{test: number(score) for test, score in found["final"].items()},
+                **{test: number(score) for test, score in result["final"].items()},
             }
         )
     return table(rows)
@@ -187,12 +194,14 @@ def runs(records: Records) -> str:
 def growth(records: Records) -> str:
     """What an iteration takes exactly and with found and drawn rows, by the number of words."""
     by_size: dict[int, dict[str, Result]] = {}
-    for each in records.find(section="growth"):
-        by_size.setdefault(each["result"]["words"], {})[each["job"]["contender"]] = each["result"]
+    for record in records.find(section="growth"):
+        by_size.setdefault(record["result"]["words"], {})[record["job"]["contender"]] = record[
+            "result"
+        ]
     rows = []
-    for n_words, found in sorted(by_size.items()):
+    for n_words, results in sorted(by_size.items()):
         row: dict[str, Any] = {"words": f"{n_words:,}"}
-        for name, result in found.items():
+        for name, result in results.items():
             seconds, macs = an_iteration(result["points"])
             row |= {
                 f"`{name}`: seconds": f"{seconds:.3g}",
@@ -201,8 +210,8 @@ def growth(records: Records) -> str:
                     result["points"][-1]["log_likelihood"], 4
                 ),
             }
-        if len(found) == len(GROWING):
-            exact, with_search = (an_iteration(found[name]["points"]) for name in GROWING)
+        if len(results) == len(GROWING):
+            exact, with_search = (an_iteration(results[name]["points"]) for name in GROWING)
             row |= {
                 "× fewer seconds": f"{exact[0] / with_search[0]:.1f}",
                 "× fewer multiply-adds": f"{exact[1] / with_search[1]:.1f}",
@@ -213,26 +222,24 @@ def growth(records: Records) -> str:
 
 def targets(records: Records) -> str:
     """Rows for each way that `ldgs` went, beside the best of those of `mips`."""
-    points, rows = {name: found["points"] for name, (_, found) in runs_of(records).items()}, []
+    points = {name: result["points"] for name, (_, result) in runs_of(records).items()}
+    rows = []
     all_mips = [points[name] for name in points if name.split()[0] == "mips"]
     for name in (
-        each for each in points if each.split()[0] == "ldgs" and "softmax" in points and all_mips
+        name for name in points if name.split()[0] == "ldgs" and "softmax" in points and all_mips
     ):
         ratio = an_iteration(points["softmax"])[1] / an_iteration(points[name])[1]
         promise = f"`{name}` takes 5 times fewer multiply-adds an iteration than exact"
         rows.append(target(promise, f"{ratio:.1f} times", ratio >= 5))
         for cost, equal in (("macs", "multiply-adds"), ("seconds", "time")):
-            most = min(points[name][-1][cost], max(mips[-1][cost] for mips in all_mips))
-            ours, theirs = (
-                at_cost(points[name], cost, most),
-                [at_cost(mips, cost, most) for mips in all_mips],
-            )
-            best = max((each for each in theirs if each is not None), default=None)
-            shown = (
-                None
-                if ours is None or best is None
-                else f"{ours:.4f} beside {best:.4f} at {most:.3g}"
-            )
+            max_cost = min(points[name][-1][cost], max(mips[-1][cost] for mips in all_mips))
+            ours = at_cost(points[name], cost, max_cost)
+            theirs = [at_cost(mips, cost, max_cost) for mips in all_mips]
+            best = max((seconds for seconds in theirs if seconds is not None), default=None)
+            if ours is None or best is None:
+                shown = None
+            else:
+                shown = f"{ours:.4f} beside {best:.4f} at {max_cost:.3g}"
             promise = f"`{name}` has more held-out log-likelihood than `mips` at equal {equal}"
             rows.append(target(promise, shown, shown is not None and ours > best))
     return table(rows)
@@ -240,8 +247,8 @@ def targets(records: Records) -> str:
 
 def plot(records: Records) -> Any:
     """Held-out log-likelihood against seconds and against multiply-adds."""
-    found = runs_of(records)
-    if not found:
+    runs = runs_of(records)
+    if not runs:
         return None
     panels: list[Any] = []
     for cost, about in (
@@ -249,7 +256,7 @@ def plot(records: Records) -> Any:
         ("macs", {}),
     ):
         lines = []
-        for name, (job, result) in found.items():
+        for name, (job, result) in runs.items():
             points = [
                 (point[cost], point["log_likelihood"])
                 for point in result["points"]

@@ -60,7 +60,8 @@ CURVE_POINTS = 200
 
 
 def jobs(run: Run) -> Iterator[Job]:
-    sections, data = run.chosen("section"), run.chosen("data")
+    sections = run.chosen("section")
+    data = run.chosen("data")
     if "table-2" in sections:
         for name in data:
             yield from (
@@ -130,11 +131,10 @@ def loaded(data: Path | None, name: str, quick: bool = False) -> tuple[Any, Any]
 def with_ones(data: Any) -> Any:
     """The data with a feature that is always 1."""
     ones = np.ones((len(data), 1), dtype=np.float32)
-    features = (
-        csr_matrix(hstack([data.features, csr_matrix(ones)]))
-        if data.is_sparse
-        else np.hstack([data.features, ones])
-    )
+    if data.is_sparse:
+        features = csr_matrix(hstack([data.features, csr_matrix(ones)]))
+    else:
+        features = np.hstack([data.features, ones])
     return Labeled(features, data.labels, data.n_labels)
 
 
@@ -142,7 +142,8 @@ def with_ones(data: Any) -> Any:
 
 
 def measure(run: Run, job: Job) -> Result:
-    data, quick = run.data_folder, run.quick
+    data = run.data_folder
+    quick = run.quick
     match job["section"]:
         case "table-2" if job["method"] == "OVE-SGD":
             return stochastic(data, job["data"], quick, job.get("epochs"))
@@ -184,7 +185,8 @@ def of_optimum(data: Path | None, name: str, method: str, biases: str, quick: bo
     soft, trained = (
         fitted(data, name, objective, biases, quick) for objective in ("softmax", METHODS[method])
     )
-    facts, w = trained.classifier.facts, weights_of(trained)
+    facts = trained.classifier.facts
+    w = weights_of(trained)
     return {
         **scores(trained, with_ones(test) if biases == "penalised" else test),
         **closeness(weights_of(soft), w),
@@ -322,11 +324,11 @@ def ten_values() -> Result:
     values = drawn(200, 10)
     data = Labeled(np.zeros((200, 0), dtype=np.float32), Labels.single(values), 10)
     options = {"optimizer": "lbfgs", "tolerance": 1e-9, "threads": 1}
-    found = {
+    results_of = {
         method: estimates(fit(data, objective, options).classifier).tolist()
         for method, objective in METHODS.items()
     }
-    return {"frequency": (np.bincount(values, minlength=10) / 200).tolist(), **found}
+    return {"frequency": (np.bincount(values, minlength=10) / 200).tolist(), **results_of}
 
 
 def plane() -> Any:
@@ -360,14 +362,14 @@ def in_the_plane(epochs: int) -> Result:
     return {
         "points": np.round(data.features, 3).tolist(),
         "classes": data.labels.ids.tolist(),
-        "bounds": {method: -n * found.outcome.final_loss for method, found in optima.items()},
+        "bounds": {method: -n * trained.outcome.final_loss for method, trained in optima.items()},
         "parameters": {
-            method: parameters_of(found).tolist()
-            for method, found in [*optima.items(), ("OVE-SGD", by_sgd)]
+            method: parameters_of(trained).tolist()
+            for method, trained in [*optima.items(), ("OVE-SGD", by_sgd)]
         },
         "log_likelihoods": {
-            method: -n * scores(found, data)["nlpd"]
-            for method, found in [*optima.items(), ("OVE-SGD", by_sgd)]
+            method: -n * scores(trained, data)["nlpd"]
+            for method, trained in [*optima.items(), ("OVE-SGD", by_sgd)]
         },
         "estimates": [[entry["epoch"], -n * entry["loss"]] for entry in history],
         "iterations_of_epoch": n // PLANE_SGD["batch_size"],
@@ -393,7 +395,8 @@ def large_toy(rate: float, n: int, epochs: int) -> Result:
 
     options = {**TOY, "optimizer": "sgd", "learning_rate": rate, "epochs": epochs, "threads": 1}
     trained = fit(data, str(TOY["objective"]), options, watch=watch)
-    p, order = estimates(trained.classifier), np.argsort(-frequency)[::10]
+    p = estimates(trained.classifier)
+    order = np.argsort(-frequency)[::10]
     return {
         "errors": [entry["error"] for entry in trained.classifier.facts["history"]],
         "at_start": float(np.abs(frequency - 1 / TOY_VALUES).sum()),
@@ -413,14 +416,14 @@ def optima(records: Records) -> list[tuple[str, str, str, Result]]:
         (name, method, biases) for name in DATA for biases in BIASES[name] for method in METHODS
     ]
     order = [
-        each
+        contender
         for name in DATA
-        for each in [*(one for one in order if one[0] == name), (name, "OVE-SGD", "free")]
+        for contender in [*(one for one in order if one[0] == name), (name, "OVE-SGD", "free")]
     ]
     found_optima = [
-        (name, method, method + (", biases penalised" if biases == "penalised" else ""), found)
+        (name, method, method + (", biases penalised" if biases == "penalised" else ""), result)
         for name, method, biases in order
-        if (found := records.get(optimum(name, method, biases)))
+        if (result := records.get(optimum(name, method, biases)))
     ]
     longer = [
         (job["data"], "OVE-SGD", f"OVE-SGD, {job['epochs']:,} epochs", record["result"])
@@ -433,16 +436,16 @@ def optima(records: Records) -> list[tuple[str, str, str, Result]]:
 def table_2(records: Records) -> str:
     """Norm, error and nlpd beside the paper's."""
     rows = []
-    for name, method, title, found in optima(records):
+    for name, method, title, result in optima(records):
         row = {"data": name, "method": title}
         for measure, paper in zip(("norm", "error", "nlpd"), PAPER[name][method], strict=True):
-            ours = None if paper is None else found[measure]
+            ours = None if paper is None else result[measure]
             row |= beside(measure, paper, ours)
         rows.append(
             row
             | {
-                "standard error": number(found["standard_error"]),
-                "norm by lengths": number(found["norm_2"]),
+                "standard error": number(result["standard_error"]),
+                "norm by lengths": number(result["norm_2"]),
             }
         )
     return table(rows)
@@ -455,57 +458,57 @@ def ends(records: Records) -> str:
             {
                 "data": name,
                 "method": title,
-                "bound on log-likelihood": f"{found['bound']:,.0f}",
-                "λ/2 · w²": f"{found['penalty']:,.0f}",
-                "iterations": found["iterations"],
-                "passes": found["evaluations"],
-                "largest gradient": f"{found['largest_gradient']:.0e}",
-                "seconds": f"{found['seconds']:.0f}",
+                "bound on log-likelihood": f"{result['bound']:,.0f}",
+                "λ/2 · w²": f"{result['penalty']:,.0f}",
+                "iterations": result["iterations"],
+                "passes": result["evaluations"],
+                "largest gradient": f"{result['largest_gradient']:.0e}",
+                "seconds": f"{result['seconds']:.0f}",
             }
-            for name, method, title, found in optima(records)
+            for name, method, title, result in optima(records)
             if method != "OVE-SGD"
         ]
     )
 
 
 def figure_1(records: Records) -> str:
-    found = records.get({"section": "figure-1"})
+    result = records.get({"section": "figure-1"})
     return table(
         [
             {
                 "method": who,
-                **{str(i): f"{p:.3f}" for i, p in enumerate(found[who], 1)},
+                **{str(i): f"{p:.3f}" for i, p in enumerate(result[who], 1)},
                 "largest difference": (
-                    f"{np.abs(np.subtract(found[who], found['frequency'])).max():.1e}"
+                    f"{np.abs(np.subtract(result[who], result['frequency'])).max():.1e}"
                     if who in METHODS
                     else ""
                 ),
             }
-            for who in (("frequency", *METHODS) if found else ())
+            for who in (("frequency", *METHODS) if result else ())
         ]
     )
 
 
 def figure_1b(records: Records) -> str:
     """Bounds, likelihoods and parameters in the plane."""
-    found = records.get({"section": "figure-1b"})
-    if found is None:
+    result = records.get({"section": "figure-1b"})
+    if result is None:
         return table([])
-    parameters = {method: np.array(values) for method, values in found["parameters"].items()}
+    parameters = {method: np.array(values) for method, values in result["parameters"].items()}
     soft = parameters["SOFT"]
     grid = grid_of_plane()[2]
     decided = predicted(grid, soft)
-    last_estimates = np.mean([estimate for _, estimate in found["estimates"][-50:]])
+    last_estimates = np.mean([estimate for _, estimate in result["estimates"][-50:]])
     rows = []
     for method, values in parameters.items():
         distance = np.abs(values - soft).sum() / np.abs(soft).sum()
         moved = (predicted(grid, values) != decided).mean()
-        bound = found["bounds"].get(method, last_estimates)
+        bound = result["bounds"].get(method, last_estimates)
         rows.append(
             {
                 "method": method,
                 "bound on log-likelihood": number(bound, 1),
-                "log-likelihood": number(found["log_likelihoods"][method], 1),
+                "log-likelihood": number(result["log_likelihoods"][method], 1),
                 "norm": number(distance),
                 "plane decided otherwise than by SOFT": f"{100 * moved:.1f} %",
             }
@@ -530,9 +533,9 @@ def figure_3(records: Records) -> str:
     rows = []
     for name in DATA:
         ends = {
-            method: found["curve"][-1]
+            method: result["curve"][-1]
             for method in (*METHODS, "OVE-SGD")
-            if (found := records.get(evolution(name, method)))
+            if (result := records.get(evolution(name, method)))
         }
         for method, (iterations, bound) in ends.items():
             below = f"{ends['SOFT'][1] - bound:,.0f}" if "SOFT" in ends else ""
@@ -550,9 +553,9 @@ def figure_3(records: Records) -> str:
 
 def stopped_table(records: Records) -> str:
     """BOUCHARD on MNIST on the way to its optimum, which comes last."""
-    found = [(f"{n}", records.get(stopped(n))) for n in STOPPED]
+    results = [(f"{n}", records.get(stopped(n))) for n in STOPPED]
     end = records.get(optimum("mnist", "BOUCHARD", "free"))
-    found.append((f"{end['iterations']}, the optimum" if end else "", end))
+    results.append((f"{end['iterations']}, the optimum" if end else "", end))
     norm, error, nlpd = PAPER["mnist"]["BOUCHARD"]
     rows = [
         {
@@ -562,7 +565,7 @@ def stopped_table(records: Records) -> str:
             "nlpd": number(result["nlpd"]),
             "bound on log-likelihood": f"{result['bound']:,.0f}",
         }
-        for iterations, result in found
+        for iterations, result in results
         if result
     ]
     if rows:
@@ -577,27 +580,25 @@ def toy(records: Records) -> str:
             {
                 "gradient": name,
                 "rate of a mean": f"{rate:.2g}",
-                "error at the start": f"{found['at_start']:.2f}",
+                "error at the start": f"{result['at_start']:.2f}",
                 **{
-                    f"after {n + 1} passes": f"{found['errors'][n]:.3f}"
+                    f"after {n + 1} passes": f"{result['errors'][n]:.3f}"
                     for n in (0, 4, 9, 19)
-                    if n < len(found["errors"])
+                    if n < len(result["errors"])
                 },
-                "largest error of one p": f"{found['largest']:.1e}",
-                "seconds": f"{found['seconds']:.0f}",
+                "largest error of one p": f"{result['largest']:.1e}",
+                "seconds": f"{result['seconds']:.0f}",
             }
             for name, rate in TOY_RATES.items()
-            if (found := records.get({"section": "toy", "rate": name}))
+            if (result := records.get({"section": "toy", "rate": name}))
         ]
     )
 
 
 def plot(records: Records) -> Any:
     """Figure 1a, 2b and 2c side by side."""
-    ten, large = (
-        records.get({"section": "figure-1"}),
-        records.get({"section": "toy", "rate": next(iter(TOY_RATES))}),
-    )
+    ten = records.get({"section": "figure-1"})
+    large = records.get({"section": "toy", "rate": next(iter(TOY_RATES))})
     if ten is None or large is None:
         return None
     picture, (left, middle, right) = figure(12, 3.2, 3)
@@ -628,25 +629,25 @@ COLOURS = {"SOFT": "tab:blue", "BOUCHARD": "tab:green", "OVE": "tab:red", "OVE-S
 
 def plot_of_plane(records: Records) -> Any:
     """Figures 1b and 1c."""
-    found = records.get({"section": "figure-1b"})
-    if found is None:
+    result = records.get({"section": "figure-1b"})
+    if result is None:
         return None
     picture, (left, right) = figure(9, 4, 2)
-    points = np.array(found["points"])
-    left.scatter(*points.T, c=found["classes"], cmap="tab10", s=8)
+    points = np.array(result["points"])
+    left.scatter(*points.T, c=result["classes"], cmap="tab10", s=8)
     x, y, grid = grid_of_plane()
     for method in METHODS:
-        classes = predicted(grid, np.array(found["parameters"][method])).reshape(x.shape)
+        classes = predicted(grid, np.array(result["parameters"][method])).reshape(x.shape)
         levels = np.arange(PLANE_CLASSES - 1) + 0.5
         left.contour(x, y, classes, levels=levels, colors=COLOURS[method], linewidths=1)
         left.plot([], [], color=COLOURS[method], label=method)
     left.set(title="200 points, boundaries", aspect="equal")
     left.legend(fontsize=7, loc="upper right")
-    epochs, estimates_of_epochs = np.array(found["estimates"]).T
-    iterations = epochs * found["iterations_of_epoch"]
+    epochs, estimates_of_epochs = np.array(result["estimates"]).T
+    iterations = epochs * result["iterations_of_epoch"]
     label = "OVE-SGD, mean of an epoch"
     right.plot(iterations, estimates_of_epochs, "--", color="tab:red", linewidth=0.6, label=label)
-    for method, bound in found["bounds"].items():
+    for method, bound in result["bounds"].items():
         right.axhline(bound, color=COLOURS[method], label=method)
     right.set(xlabel="iterations", ylabel="bound on log-likelihood")
     right.legend(fontsize=7, loc="lower right")
@@ -657,17 +658,17 @@ def plot_of_evolution(records: Records) -> Any:
     """Figure 3."""
     curves = {
         name: {
-            method: found["curve"]
+            method: result["curve"]
             for method in (*METHODS, "OVE-SGD")
-            if (found := records.get(evolution(name, method)))
+            if (result := records.get(evolution(name, method)))
         }
         for name in DATA
     }
-    there = [name for name in DATA if curves[name]]
-    if not there:
+    measured = [name for name in DATA if curves[name]]
+    if not measured:
         return None
-    picture, panels = figure(9, 3.5, len(there))
-    for panel, name in zip(panels, there, strict=True):
+    picture, panels = figure(9, 3.5, len(measured))
+    for panel, name in zip(panels, measured, strict=True):
         for method, curve in curves[name].items():
             iterations, bounds = np.array(curve).T
             panel.plot(iterations, bounds, color=COLOURS[method], label=method, linewidth=1)

@@ -30,7 +30,8 @@ from eval.records import Job, Records, Result
 
 EPOCHS, QUICK_EPOCHS = 50, 2
 DECAY = 0.9
-RATES, QUICK_RATES = [10.0**power for power in range(-3, 4)], [0.1, 1.0]
+RATES = [10.0**power for power in range(-3, 4)]
+QUICK_RATES = [0.1, 1.0]
 # for plain SGD on the double sum, which the paper had to give smaller ones too
 LOWER_RATES = [1e-5, 1e-4]
 # training rows taken at random: as many as the paper has of EURLex and AmazonCat-13K
@@ -259,11 +260,9 @@ def part(training: Any, share: float) -> Any:
     smaller one.
     """
     n = len(training)
-    return (
-        training.rows(np.sort(np.random.default_rng(2).permutation(n)[: int(share * n)]))
-        if share < 1
-        else training
-    )
+    if share < 1:
+        return training.rows(np.sort(np.random.default_rng(2).permutation(n)[: int(share * n)]))
+    return training
 
 
 # ---- measurements
@@ -280,7 +279,8 @@ def measured(data: Any, test: Any | None, job: Job, n_curve_rows: int) -> Result
     """Train, and measure on the training data, at ten epochs on the way on some of them, and on
     test data.
     """
-    epochs, method = job["epochs"], (METHODS | OTHERS | BASELINES)[job["method"]]
+    epochs = job["epochs"]
+    method = (METHODS | OTHERS | BASELINES)[job["method"]]
     curve_data = data if n_curve_rows >= len(data) else data.rows(np.arange(n_curve_rows))
     curve: list[list[float | None]] = []
 
@@ -330,18 +330,18 @@ def losses(scores: Callable[[Any], np.ndarray], data: Any) -> dict[str, float | 
             z = scores(data.features[start : start + BLOCK_ROWS]).astype(np.float64)
             wrong += int((z.argmax(axis=1) != y).sum())
             z -= z.max(axis=1, keepdims=True)
-            own = z[np.arange(len(y)), y]
+            score_of_label = z[np.arange(len(y)), y]
             p = np.exp(z)
             total = p.sum(axis=1)
-            loss += float((np.log(total) - own).sum())
+            loss += float((np.log(total) - score_of_label).sum())
             p /= total[:, None]
             doubled += float((np.log(np.exp(p).sum(axis=1)) - p[np.arange(len(y)), y]).sum())
-    found = {
+    metrics = {
         "log_loss": loss / len(data),
         "error": wrong / len(data),
         "doubled": doubled / len(data),
     }
-    return {name: value if np.isfinite(value) else None for name, value in found.items()}
+    return {name: value if np.isfinite(value) else None for name, value in metrics.items()}
 
 
 # ---- tables
@@ -353,25 +353,22 @@ def value(records: Records, job: Job, kind: str = "train", name: str = "log_loss
 
 
 def shown(x: float | None, digits: int = 3) -> str:
-    return (
-        DASH
-        if x is None
-        else f"{x:.1e}"
-        if abs(x) >= 1e4
-        else f"{x:.{digits}f}"
-        if abs(x) < 100
-        else f"{x:.0f}"
-    )
+    if x is None:
+        return DASH
+    if abs(x) >= 1e4:
+        return f"{x:.1e}"
+    if abs(x) < 100:
+        return f"{x:.{digits}f}"
+    return f"{x:.0f}"
 
 
 def beside(what: str, paper: float | None, ours: float | None) -> dict[str, str]:
-    difference = (
-        DASH
-        if paper is None or ours is None
-        else f"{ours - paper:+.3f}"
-        if abs(ours) < 1e4
-        else "diverged"
-    )
+    if paper is None or ours is None:
+        difference = DASH
+    elif abs(ours) < 1e4:
+        difference = f"{ours - paper:+.3f}"
+    else:
+        difference = "diverged"
     return {
         f"{what}: paper": shown(paper),
         f"ours {what}".strip(): shown(ours),
@@ -395,10 +392,8 @@ def results(name: str, at: str, records: Records) -> str:
         for kind, paper in zip(KINDS, PAPER[name][method], strict=True):
             row |= beside(" ".join(kind).replace("_", "-"), paper, value(records, job, *kind))
         if at == "tuned":
-            first, second = (
-                value(records, job),
-                value(records, one(records, name, method, rate, seed=2)),
-            )
+            first = value(records, job)
+            second = value(records, one(records, name, method, rate, seed=2))
             noise = None if first is None or second is None else abs(first - second)
             row["train log-loss, seed 1 − seed 2"] = shown(noise)
         rows.append(row)
@@ -458,17 +453,17 @@ def relative(records: Records) -> str:
     """Table 3."""
     rows = []
     for name, (_, ratios) in RELATIVE.items():
-        found = {
+        losses = {
             method: value(records, one(records, name, method, tuned(records, name, method)))
             for method in METHODS
         }
-        for method, loss in found.items():
-            if loss and found["Implicit"]:
+        for method, loss in losses.items():
+            if loss and losses["Implicit"]:
                 rows.append(
                     {
                         "data": name,
                         "method": method,
-                        **beside("over Implicit", ratios[method], loss / found["Implicit"]),
+                        **beside("over Implicit", ratios[method], loss / losses["Implicit"]),
                     }
                 )
     return table(rows)
@@ -476,7 +471,8 @@ def relative(records: Records) -> str:
 
 def two_sums(name: str, records: Records) -> str:
     """Figure 2."""
-    rows, share = [], SHARES[name]
+    rows = []
+    share = SHARES[name]
     for rate in [1e-4, *rates_of(records)]:
         ours = [
             value(records, one(records, name, method, rate, share=share))
@@ -565,8 +561,8 @@ def plot_epochs(records: Records) -> Any:
             m: records.get(one(records, name, m, tuned(records, name, m))) or {} for m in METHODS
         }
         curves = {
-            m: [p for p in found.get("curve", []) if p[1] is not None and p[1] < 100]
-            for m, found in runs.items()
+            m: [p for p in result.get("curve", []) if p[1] is not None and p[1] < 100]
+            for m, result in runs.items()
         }
         lines = [
             ([p[0] for p in curve], [p[1] for p in curve], {"marker": ".", "label": m})

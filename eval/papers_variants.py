@@ -103,8 +103,11 @@ class ProbitFromStandard(ar_probit.AugmentReduceProbit):
 @kernel
 def umax_uncapped(batch, state, constants, n_examples, n, lr):
     """`umax.coefficients`, whose step of u has no limit above."""
-    z, key, n_updates = batch.z, batch.key, batch.n_updates
-    relative, threshold = constants[0], constants[1]
+    z = batch.z
+    key = batch.key
+    n_updates = batch.n_updates
+    relative = constants[0]
+    threshold = constants[1]
     total = np.float64(0)
     for e in range(n_examples):
         n_labels, score = weight_and_score_of_positives(batch, e, n)
@@ -152,7 +155,9 @@ def _joint_loss_of_example(batch, e, n):
     """Σ_y (log Σ_j n_j e^{x_j} - x_y) over the positives y of example e, with all of them, once
     each, and the draws in the inner sum; overwrites its scores by the derivatives.
     """
-    z, label, sample_count = batch.z, batch.label, batch.sample_count
+    z = batch.z
+    label = batch.label
+    sample_count = batch.sample_count
     lowest = -z.dtype.type(1e30)
     largest = lowest
     for k in range(n):

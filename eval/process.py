@@ -11,5 +11,5 @@ from importlib import import_module
 
 if __name__ == "__main__":
     module, function, job, files = sys.argv[1:]
-    found = getattr(import_module(module), function)(json.loads(job), json.loads(files))
-    print("\n" + json.dumps(found, default=lambda value: value.tolist()))
+    result = getattr(import_module(module), function)(json.loads(job), json.loads(files))
+    print("\n" + json.dumps(result, default=lambda value: value.tolist()))

@@ -43,11 +43,10 @@ class Records:
         self, path: Path, environment: dict[str, Any] | None = None, *, mixed: bool = False
     ) -> None:
         self.path, self.mixed = path, mixed
-        lines = (
-            [json.loads(line) for line in path.read_text("utf-8").splitlines()]
-            if path.exists()
-            else []
-        )
+        if path.exists():
+            lines = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+        else:
+            lines = []
         self.environments = [
             line["environment"] for line in lines if isinstance(line.get("environment"), dict)
         ]
@@ -101,31 +100,31 @@ class Records:
         self._use([record])
         return dict(record["result"])
 
-    def find(self, **wanted: Any) -> list[Record]:
+    def find(self, **job: Any) -> list[Record]:
         """The records whose jobs have these values, the last measured last."""
         records = [
             record
             for record in self.by_job.values()
-            if all(record["job"].get(name) == value for name, value in wanted.items())
+            if all(record["job"].get(name) == value for name, value in job.items())
         ]
         self._use(records)
         return records
 
-    def succeeded(self, **wanted: Any) -> list[Record]:
+    def succeeded(self, **job: Any) -> list[Record]:
         """Those of them that did not fail."""
-        return [each for each in self.find(**wanted) if not has_failed(each["result"])]
+        return [record for record in self.find(**job) if not has_failed(record["result"])]
 
-    def results(self, **wanted: Any) -> list[Result]:
+    def results(self, **job: Any) -> list[Result]:
         """Their results."""
-        return [each["result"] for each in self.succeeded(**wanted)]
+        return [record["result"] for record in self.succeeded(**job)]
 
-    def last(self, **wanted: Any) -> Result | None:
+    def last(self, **job: Any) -> Result | None:
         """The last of these results."""
-        return next(reversed(self.results(**wanted)), None)
+        return next(reversed(self.results(**job)), None)
 
-    def median(self, name: str, **wanted: Any) -> float | None:
+    def median(self, name: str, **job: Any) -> float | None:
         """The median of one number of these results; None if there are none."""
-        values = [result[name] for result in self.results(**wanted)]
+        values = [result[name] for result in self.results(**job)]
         return statistics.median(values) if values else None
 
     def _use(self, records: Iterable[Record]) -> None:
@@ -151,22 +150,25 @@ class Records:
         records = list(self.by_job.values())
         old = sum("environment" not in record for record in records)
         lines = [f"{old} measurements from before machine and time were recorded"] if old else []
-        for environment in {each["id"]: each for each in self.environments}.values():
-            own = [record for record in records if record.get("environment") == environment["id"]]
-            if not own:
+        for environment in {
+            environment["id"]: environment for environment in self.environments
+        }.values():
+            runs = [record for record in records if record.get("environment") == environment["id"]]
+            if not runs:
                 continue
-            ended = sorted(record["ended"][:16].replace("T", " ") for record in own)
-            machine, versions = environment["machine"], dict(environment["versions"])
+            ended = sorted(record["ended"][:16].replace("T", " ") for record in runs)
+            machine = environment["machine"]
+            versions = dict(environment["versions"])
             versions |= {
-                each["job"]["tool"]: each["result"]["version"]
-                for each in own
-                if "version" in each["result"]
+                record["job"]["tool"]: record["result"]["version"]
+                for record in runs
+                if "version" in record["result"]
             }
             lines += [
                 f"measured: {ended[0]} to {ended[-1]} UTC",
                 f"machine: {machine['cpu']}, {machine['cores']} usable cores, {machine['system']}",
                 "versions: " + ", ".join(f"{name} {version}" for name, version in versions.items()),
-                f"sources of embedx: {', '.join(sorted({record['sources'] for record in own}))}",
+                f"sources of embedx: {', '.join(sorted({record['sources'] for record in runs}))}",
             ]
             about = environment.get("corpus", environment.get("data", {}))
             if facts := [
@@ -174,7 +176,7 @@ class Records:
             ]:
                 lines.append("data: " + ", ".join(facts))
             commands = [
-                each["command"] for each in self.environments if each["id"] == environment["id"]
+                other["command"] for other in self.environments if other["id"] == environment["id"]
             ]
             lines += [f"command: `{command}`" for command in dict.fromkeys(commands)]
         return lines
@@ -194,10 +196,10 @@ def states_of(records: Iterable[Record]) -> str:
 
 def grouped(records: Iterable[Record], key: Callable[[Job], Any]) -> dict[Any, list[Record]]:
     """Records by what their jobs have in common."""
-    found: dict[Any, list[Record]] = {}
-    for each in records:
-        found.setdefault(key(each["job"]), []).append(each)
-    return found
+    groups: dict[Any, list[Record]] = {}
+    for record in records:
+        groups.setdefault(key(record["job"]), []).append(record)
+    return groups
 
 
 def has_failed(result: Result) -> bool:
@@ -220,9 +222,9 @@ def environment_of(facts: dict[str, Any], packages: Iterable[str], command: str)
     for package in ("embedx", "numpy", "numba", "llvmlite", "scipy", *packages):
         if (version := version_of(package)) is not None:
             versions[package] = version
-    found = facts | {"machine": machine(), "versions": versions}
-    identity = hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()[:12]
-    return found | {"id": identity, "command": command}
+    environment = facts | {"machine": machine(), "versions": versions}
+    identity = hashlib.sha256(json.dumps(environment, sort_keys=True).encode()).hexdigest()[:12]
+    return environment | {"id": identity, "command": command}
 
 
 def version_of(package: str) -> str | None:

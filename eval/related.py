@@ -77,14 +77,15 @@ def strengths_in(folder: Path) -> dict[tuple[str, str], float]:
         for line in file.read_text("latin-1").splitlines():
             fields = [field.strip() for field in line.split(",")]
             if len(fields) > 4 and fields[3].isdigit() and fields[4].isdigit():
-                cue, target = fields[0].lower(), fields[1].lower()
+                cue = fields[0].lower()
+                target = fields[1].lower()
                 strengths[cue, target] = int(fields[4]) / int(fields[3])
     if not strengths:
         stop(f"{folder}: no files of associations; name their folder by --set associations=DIR")
     return strengths
 
 
-def associations(strengths: dict[tuple[str, str], float], wanted: Container[str]) -> Associations:
+def associations(strengths: dict[tuple[str, str], float], words: Container[str]) -> Associations:
     """Relatedness of the wanted words by walks along the associations of all."""
     names = sorted({name for pair in strengths for name in pair})
     row_of = {name: row for row, name in enumerate(names)}
@@ -100,7 +101,7 @@ def associations(strengths: dict[tuple[str, str], float], wanted: Container[str]
         walk = (backwards @ walk.T).T
         total += walk
     share = total.sum(axis=0) / total.sum()
-    rows = [row for row, name in enumerate(names) if name in wanted]
+    rows = [row for row, name in enumerate(names) if name in words]
     ratio = total[rows] / total[rows].sum(axis=1, keepdims=True) / share
     information = np.log(np.maximum(ratio, 1))
     information /= np.maximum(np.linalg.norm(information, axis=1, keepdims=True), 1e-9)
@@ -123,10 +124,10 @@ def pairs_of(
     while len(pairs) < n_pairs // 2:
         a, b = rng.choice(len(rows), 2, replace=False).tolist()
         pairs.add((min(a, b), max(a, b)))
-    most = np.log(min(MAX_RANK_OF_NEIGHBOUR, len(rows) - 1))
+    max_log_rank = np.log(min(MAX_RANK_OF_NEIGHBOUR, len(rows) - 1))
     while len(pairs) < n_pairs:
         a = int(rng.integers(len(rows)))
-        b = int(nearest[a, int(np.exp(rng.uniform(0, most))) - 1])
+        b = int(nearest[a, int(np.exp(rng.uniform(0, max_log_rank))) - 1])
         pairs.add((min(a, b), max(a, b)))
     names = [known.words[row] for row in rows]
     return [(names[a], names[b], float(relatedness[a, b])) for a, b in sorted(pairs)]
@@ -187,7 +188,9 @@ def measure(run: Run, job: Job) -> Result:
     model = embedx.SkipGram(threads=1, seed=job["seed"]).fit(files["text"]).model
     settings = {name: model.settings[name] for name in ("optimizer", "learning_rate")}
     variants = dict(zip(VARIANTS, (as_trained(model), model), strict=True))
-    return {"settings": settings} | {name: scores(run, each) for name, each in variants.items()}
+    return {"settings": settings} | {
+        name: scores(run, variant) for name, variant in variants.items()
+    }
 
 
 def as_trained(model: WordVectors) -> WordVectors:
@@ -219,25 +222,25 @@ def results(records: Records) -> str:
     rows = []
     for size in SIZES:
         for rate in RATES:
-            found = records.find(tool="gensim", megabytes=size, rate=rate)
+            runs = records.find(tool="gensim", megabytes=size, rate=rate)
             rows += row(
-                f"gensim, rate {rate}", size, [record["result"]["gensim"] for record in found]
+                f"gensim, rate {rate}", size, [record["result"]["gensim"] for record in runs]
             )
-        found = records.find(tool="embedx", megabytes=size)
+        runs = records.find(tool="embedx", megabytes=size)
         for name in VARIANTS:
-            rows += row(f"embedx, {name}", size, [record["result"][name] for record in found])
+            rows += row(f"embedx, {name}", size, [record["result"][name] for record in runs])
     return table(rows)
 
 
-def row(vectors: str, size: str, found: list[dict[str, float]]) -> list[dict[str, str]]:
+def row(vectors: str, size: str, results: list[dict[str, float]]) -> list[dict[str, str]]:
     """The scores of some runs; no row without any."""
-    if not found:
+    if not results:
         return []
-    names = [name for name in (*GROUPS, SIMILAR) if name in found[0]]
-    values = {name: [result[name] for result in found] for name in names}
-    if set(RELATED) <= found[0].keys():
-        values["related"] = [related(result) for result in found]
-    about = {"text": f"{size} MB", "vectors": vectors, "seeds": str(len(found))}
+    names = [name for name in (*GROUPS, SIMILAR) if name in results[0]]
+    values = {name: [result[name] for result in results] for name in names}
+    if set(RELATED) <= results[0].keys():
+        values["related"] = [related(result) for result in results]
+    about = {"text": f"{size} MB", "vectors": vectors, "seeds": str(len(results))}
     return [about | {name: shown(several) for name, several in values.items()}]
 
 

@@ -54,7 +54,10 @@ EXPONENT = 1.1  # of Zipf's law
 SENTENCE = 25  # words in a line
 AT_ONCE = 1 << 20  # words made at a time
 LONGEST = 7  # letters of a word, which are enough for 8 billion types
-MAX_MEMORY, MIN_PACE, MIN_GAIN, MIN_LEAD = 16 * GIBIBYTE, 0.8, 1.6, 5.0
+MAX_MEMORY = 16 * GIBIBYTE
+MIN_PACE = 0.8
+MIN_GAIN = 1.6
+MIN_LEAD = 5.0
 PACE_ERROR = 0.025  # assumed of the ratio of two paces that were measured once each
 
 
@@ -102,7 +105,8 @@ def needs(run: Run) -> list[str]:
 def _forms(run: Run) -> dict[str, Any]:
     """Write the corpus in its forms; what is to be known of it."""
     about = corpus.unpacked(run)
-    text, forms = Path(run.files["text"]), run.chosen("form")
+    text = Path(run.files["text"])
+    forms = run.chosen("form")
     if "gz" in forms:
         corpus.compress(text, run.folder / "text.gz")
     if "bz2" in forms:  # streams of 900 kB, as pbzip2 writes
@@ -121,7 +125,8 @@ def write_dump(file: Path, xml: bytes) -> int:
     """One dump with the pages of another several times over, in streams of their own as in a
     multistream dump; its bytes.
     """
-    first, last = xml.index(b"<page>"), xml.rindex(b"</page>") + len(b"</page>")
+    first = xml.index(b"<page>")
+    last = xml.rindex(b"</page>") + len(b"</page>")
     packed = bz2.compress(xml[first:last])
     with file.open("wb") as out:
         out.write(bz2.compress(xml[:first]))
@@ -162,7 +167,8 @@ def spell(uniform: Any, n_types: int, start: int, out: Any) -> int:
     """Write the words of these random numbers, which are their ranks in letters; return how many
     bytes they are.
     """
-    power, end = 1 - EXPONENT, 0
+    power = 1 - EXPONENT
+    end = 0
     low = float(n_types + 1) ** power
     for k in range(uniform.size):
         rank = min(int((1 - uniform[k] * (1 - low)) ** (1 / power)), n_types)
@@ -181,7 +187,7 @@ def spell(uniform: Any, n_types: int, start: int, out: Any) -> int:
 
 def train(job: Job, files: dict[str, str]) -> Result:
     """Seconds of each stage, the most memory that is not file-backed, and bytes on disk."""
-    with tempfile.TemporaryDirectory(dir=files["folder"]) as folder, watched_memory() as most:
+    with tempfile.TemporaryDirectory(dir=files["folder"]) as folder, watched_memory() as peaks:
         cache = Path(folder) / "cache"
         vectors, watch = run_embedx(job, files["generated"], cache)
         stages = {title: end - start for title, (start, end) in watch.stages.items()}
@@ -193,7 +199,7 @@ def train(job: Job, files: dict[str, str]) -> Result:
     facts = vectors.facts
     return {
         "stages": stages,
-        "anonymous": most[0],
+        "anonymous": peaks[0],
         "encoded": encoded,
         "model": model,
         "text": os.path.getsize(files["generated"]),
@@ -223,8 +229,8 @@ def read_embedx(file: str, threads: int) -> Result:
             with encode(
                 name, settings, Silent(), Path(folder) / "cache", threads=threads
             ) as corpus:
-                found = {"seconds": time.perf_counter() - start, "tokens": corpus.n_tokens}
-    return found
+                result = {"seconds": time.perf_counter() - start, "tokens": corpus.n_tokens}
+    return result
 
 
 def read_gensim(file: str, threads: int) -> Result:
@@ -248,24 +254,25 @@ def pace(result: Result | None) -> float | None:
 def stages(records: Records) -> str:
     rows = []
     for name in TRAINED:
-        found = records.last(kind="train", corpus=name)
-        if found is not None:
-            took, size = found["stages"], found["text"]
+        result = records.last(kind="train", corpus=name)
+        if result is not None:
+            took = result["stages"]
+            size = result["text"]
             rows.append(
                 {
                     "corpus": name,
-                    "words": f"{found['tokens']:,}",
-                    "types": f"{found['types']:,}",
-                    "vocabulary": f"{found['vocabulary']:,}",
+                    "words": f"{result['tokens']:,}",
+                    "types": f"{result['types']:,}",
+                    "vocabulary": f"{result['vocabulary']:,}",
                     "text": amount(size),
                     "reading, s": number(took["reading"], 0),
-                    "words/s read": thousands(found["tokens"] / took["reading"]),
+                    "words/s read": thousands(result["tokens"] / took["reading"]),
                     "training, s": number(took["training"], 0),
-                    "words/s trained": thousands(pace(found) or 0),
+                    "words/s trained": thousands(pace(result) or 0),
                     "saving, s": number(took["saving"], 0),
-                    "most memory": amount(found["anonymous"]),
-                    "encoded": amount(found["encoded"]),
-                    "model": amount(found["model"]),
+                    "most memory": amount(result["anonymous"]),
+                    "encoded": amount(result["encoded"]),
+                    "model": amount(result["model"]),
                 }
             )
     return table(rows)
@@ -279,22 +286,21 @@ def reading(records: Records) -> str:
     rows = []
     for form in FORMS:
         for tool, cores in (*(("embedx", cores) for cores in CORES), ("gensim", max(CORES))):
-            found = records.median("seconds", kind="read", form=form, tool=tool, cores=cores)
-            if found is not None:
-                one = (
-                    records.median("seconds", kind="read", form=form, tool="embedx", cores=1)
-                    if tool == "embedx"
-                    else None
-                )
+            seconds = records.median("seconds", kind="read", form=form, tool=tool, cores=cores)
+            if seconds is not None:
+                if tool == "embedx":
+                    one = records.median("seconds", kind="read", form=form, tool="embedx", cores=1)
+                else:
+                    one = None
                 tokens = records.last(kind="read", form=form, tool=tool, cores=cores)
                 rows.append(
                     {
                         "form": form,
                         "tool": tool,
                         "cores": str(cores),
-                        "seconds": number(found, 2),
-                        "words/s": thousands((tokens or {})["tokens"] / found),
-                        "times one core's": number(one / found if one and cores > 1 else None, 2),
+                        "seconds": number(seconds, 2),
+                        "words/s": thousands((tokens or {})["tokens"] / seconds),
+                        "times one core's": number(one / seconds if one and cores > 1 else None, 2),
                     }
                 )
     return table(rows)

@@ -94,12 +94,12 @@ def measure(run: Run, job: Job) -> Result:
         command = _command(run, job, folder)
         if job["kind"] == "lock":
             return _lock_seconds(command, Path(folder))
-        began = time.perf_counter()
-        done = subprocess.run(command, capture_output=True, text=True)
-        seconds = time.perf_counter() - began
-    if done.returncode:
-        return {"error": done.stderr.strip().splitlines()[-1]}
-    return {"seconds": seconds, "stages": json.loads(done.stdout)["stages"]}
+        start = time.perf_counter()
+        completed = subprocess.run(command, capture_output=True, text=True)
+        seconds = time.perf_counter() - start
+    if completed.returncode:
+        return {"error": completed.stderr.strip().splitlines()[-1]}
+    return {"seconds": seconds, "stages": json.loads(completed.stdout)["stages"]}
 
 
 def _command(run: Run, job: Job, folder: str) -> list[str]:
@@ -116,13 +116,13 @@ def _lock_seconds(command: list[str], folder: Path) -> Result:
     """Seconds that the main thread and all others hold the interpreter's lock."""
     samples = folder / "samples"
     sampler = ["py-spy", "record", "--gil", "--threads", "--rate", str(SAMPLES)]
-    done = subprocess.run(
+    completed = subprocess.run(
         [*sampler, "--format", "raw", "--output", str(samples), "--", *command],
         capture_output=True,
         text=True,
     )
-    if done.returncode:
-        return {"error": done.stderr.strip().splitlines()[-1]}
+    if completed.returncode:
+        return {"error": completed.stderr.strip().splitlines()[-1]}
     seconds = {"main": 0.0, "workers": 0.0}
     for line in samples.read_text().splitlines():
         stack, count = line.rsplit(" ", 1)
@@ -151,11 +151,11 @@ def stages(records: Records) -> str:
         rows += [
             _row(task, stage, one.get(stage), two[stage], part) for stage, part in parts.items()
         ]
-        whole = Parts(
+        parts_of_whole = Parts(
             sum(part.serial for part in parts.values()),
             sum(part.parallel for part in parts.values()),
         )
-        rows.append(_row(task, WHOLE, _total(one), _total(two), whole))
+        rows.append(_row(task, WHOLE, _total(one), _total(two), parts_of_whole))
     return table(rows)
 
 

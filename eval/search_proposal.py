@@ -151,16 +151,16 @@ def measure(run: Run, job: Job) -> Result:
     data = data_of(run, job["data"])
     contender = CONTENDERS[job["contender"]]
     rate = job.get("rate") or best_rate(run.records, job)
-    of = {"contender": job["contender"], "rate": rate, "penalty": 0.0}
+    tried = {"contender": job["contender"], "rate": rate, "penalty": 0.0}
     if job["what"] == "rows":
-        return after_epochs(contender, of, job, data)
+        return after_epochs(contender, tried, job, data)
     scored = data.validation if job["what"] == "rate" else data.test
     points = rows_by_time.curve(
         run,
         contender,
         data.training,
         scored,
-        of,
+        tried,
         job["seconds"],
         job.get("seed", 1),
         growth=math.inf,
@@ -168,19 +168,19 @@ def measure(run: Run, job: Job) -> Result:
     return {"rate": rate, "labels": data.training.n_labels, "points": points}
 
 
-def after_epochs(contender: Contender, of: Job, job: Job, data: Halves) -> Result:
+def after_epochs(contender: Contender, tried: Job, job: Job, data: Halves) -> Result:
     """What is measured on test rows after so many epochs, and their processor time."""
-    options = rows_by_time.options_of(contender, of, job["seed"]) | {"epochs": job["epochs"]}
-    began = time.process_time()
+    options = rows_by_time.options_of(contender, tried, job["seed"]) | {"epochs": job["epochs"]}
+    start = time.process_time()
     try:
         with threadpool_limits(1):
             trained = papers.fit(data.training, contender.objective, options)
     except DivergedError:
-        return {"rate": of["rate"], "points": []}
-    seconds = time.process_time() - began
+        return {"rate": tried["rate"], "points": []}
+    seconds = time.process_time() - start
     point = {"seconds": round(seconds, 3), "epochs": float(job["epochs"])}
-    found = point | rows_by_time.measured(trained.classifier, data.test)
-    return {"rate": of["rate"], "points": [found]}
+    final_point = point | rows_by_time.measured(trained.classifier, data.test)
+    return {"rate": tried["rate"], "points": [final_point]}
 
 
 def measured_words(run: Run, job: Job) -> Result:
@@ -211,7 +211,8 @@ def tables_of(name: str, what: str) -> Any:
         rows = []
         for contender in CONTENDERS:
             runs = [
-                each["result"] for each in records.find(data=name, contender=contender, what=what)
+                record["result"]
+                for record in records.find(data=name, contender=contender, what=what)
             ]
             ends = [result["points"][-1] for result in runs if result["points"]]
             if ends:
@@ -239,8 +240,8 @@ def spread(values: list[float]) -> str:
 def words(records: Records) -> str:
     rows = []
     for contender in WORD_CONTENDERS:
-        found = records.find(data="words", contender=contender)
-        runs = [each for each in found if "error" not in each["result"]]
+        runs_of_words = records.find(data="words", contender=contender)
+        runs = [record for record in runs_of_words if "error" not in record["result"]]
         longest = max((run["job"]["epochs"] for run in runs), default=0)
         results = [run["result"] for run in runs if run["job"]["epochs"] == longest]
         if not results:

@@ -28,7 +28,7 @@ PARTS = ("planning", "fetching rows", "scores", "coefficients", "gradients", "up
 # of matrices as large as a block's scores times the columns
 PRODUCTS = {"scores": 1, "gradients": 2}
 SAMPLED = tuple(
-    name for name, each in OBJECTIVES.items() if each.candidates[0] in ("drawn", "path")
+    name for name, objective in OBJECTIVES.items() if objective.candidates[0] in ("drawn", "path")
 )
 CHUNKS = 60  # of 10,000 tokens, timed at a time
 SGEMM = 1536  # rows and columns of the matrices that a core's peak is measured with
@@ -41,16 +41,16 @@ def train_until(coefficients, sample, log_expected_count, run, workspace, chunk,
     work  float64 (2,): the rows of both tables and the multiply-adds of one matrix product are
           added
     """
-    block, next_block = workspace.block, workspace.next_block
+    block = workspace.block
+    next_block = workspace.next_block
     n_seen = skipgram.start_chunk(run, workspace, chunk)
     blocks.plan_block(sample, run, workspace, block, chunk.noise_key)
     while block.sizes[blocks.N_CERTAIN] > 0:
         blocks.plan_block(sample, run, workspace, next_block, chunk.noise_key)
-        n_h, n = (
-            block.sizes[blocks.N_EXAMPLES],
-            block.sizes[blocks.N_CERTAIN] + block.sizes[blocks.N_NOISE],
-        )
-        n_h_padded, n_w = gemm.round_up_to_tile(n_h), gemm.round_up_to_tile(n)
+        n_h = block.sizes[blocks.N_EXAMPLES]
+        n = block.sizes[blocks.N_CERTAIN] + block.sizes[blocks.N_NOISE]
+        n_h_padded = gemm.round_up_to_tile(n_h)
+        n_w = gemm.round_up_to_tile(n)
         work[0] += block.sizes[blocks.N_INPUTS] + n
         work[1] += n_h_padded * n_w * workspace.h.shape[1]
         if part >= 1:
@@ -94,7 +94,8 @@ def measure(job: Job, text: str) -> Result:
         run.train(run.allocate(), None)
         strategy = run.new_strategy()
         strategy.compile(Silent())
-        n_chunks, work = min(CHUNKS, strategy.n_chunks), np.zeros(2)
+        n_chunks = min(CHUNKS, strategy.n_chunks)
+        work = np.zeros(2)
         chunks = [
             strategy._prepare_chunk(strategy.workers[0], 1, chunk, 0.01)
             for chunk in range(n_chunks)
@@ -110,9 +111,9 @@ def measure(job: Job, text: str) -> Result:
         for turn in range(job["turns"]):
             for part in range(len(PARTS)):
                 work[:] = 0
-                began = time.perf_counter()
+                start = time.perf_counter()
                 n_words = sum(train_until(*functions, *chunk, part, work) for chunk in chunks)
-                passed[turn, part] = time.perf_counter() - began
+                passed[turn, part] = time.perf_counter() - start
     seconds = np.diff(np.median(passed, axis=0), prepend=0)
     return {
         "seconds": dict(zip(PARTS, seconds.tolist(), strict=True)),
@@ -128,11 +129,12 @@ def peak(turns: int) -> float:
     """Floating-point operations a second of numpy's product of large matrices, the fastest of some;
     the environment of this process keeps BLAS on one thread.
     """
-    a, seconds = np.random.default_rng(1).random((SGEMM, SGEMM), dtype=np.float32), []
+    a = np.random.default_rng(1).random((SGEMM, SGEMM), dtype=np.float32)
+    seconds = []
     for _ in range(1 + turns):
-        began = time.perf_counter()
+        start = time.perf_counter()
         a @ a
-        seconds.append(time.perf_counter() - began)
+        seconds.append(time.perf_counter() - start)
     return float(2 * SGEMM**3 / min(seconds))
 
 
@@ -141,20 +143,23 @@ def parts(records: Records) -> str:
     share of the peak.
     """
     rows: list[dict[str, Any]] = []
-    for each in records.find(kind="block"):
-        found, seconds = each["result"], each["result"]["seconds"]
+    for record in records.find(kind="block"):
+        result = record["result"]
+        seconds = record["result"]["seconds"]
         row = {
-            "objective": f"`{each['job']['objective']}`",
-            "rows a word": number(found["rows"] / found["words"], 1),
+            "objective": f"`{record['job']['objective']}`",
+            "rows a word": number(result["rows"] / result["words"], 1),
         }
         row |= {
-            f"{part}, ns": number(1e9 * spent / found["words"], 0)
+            f"{part}, ns": number(1e9 * spent / result["words"], 0)
             for part, spent in seconds.items()
         }
-        row["all, ns"] = number(1e9 * sum(seconds.values()) / found["words"], 0)
-        row["rows read and written, GB/s"] = number(found["bytes"] / 1e9 / sum(seconds.values()), 1)
+        row["all, ns"] = number(1e9 * sum(seconds.values()) / result["words"], 0)
+        row["rows read and written, GB/s"] = number(
+            result["bytes"] / 1e9 / sum(seconds.values()), 1
+        )
         for part, products in PRODUCTS.items():
-            speed = 2 * products * found["multiply_adds"] / seconds[part]
-            row[f"{part}, of the peak"] = f"{100 * speed / found['peak']:.0f} %"
-        rows.append(row | {"a core's peak, GFLOP/s": number(found["peak"] / 1e9, 0)})
+            speed = 2 * products * result["multiply_adds"] / seconds[part]
+            row[f"{part}, of the peak"] = f"{100 * speed / result['peak']:.0f} %"
+        rows.append(row | {"a core's peak, GFLOP/s": number(result["peak"] / 1e9, 0)})
     return table(rows)

@@ -108,7 +108,8 @@ TABLES: list[tuple[str, str, dict[str, Job]]] = [
 # The scaling: random dense features.
 FEATURES, EXAMPLES = 100, 20_000
 LABELS = (1_000, 10_000, 100_000, 1_000_000)
-DRAWING, DRAWS = ("ns", "ar", "ove"), (5, 20)
+DRAWING = ("ns", "ar", "ove")
+DRAWS = (5, 20)
 OPTIMIZERS = ("adagrad", "sgd")
 DRAWN_EPOCHS = 5
 EXACT_WORK = 200_000_000  # examples times labels of the exact softmax, so that it takes seconds
@@ -184,18 +185,17 @@ def scaling_jobs(turn: int, quick: bool) -> Iterator[Job]:
             for optimizer in OPTIMIZERS:
                 common = {"optimizer": optimizer, "learning_rate": 0.1}
                 drawn = common | {"epochs": DRAWN_EPOCHS, "sampler": "uniform"}
-                wanted = [
+                variants = [
                     (objective, drawn | {"negatives": n}) for objective in DRAWING for n in DRAWS
                 ]
-                wanted.append(("hs", common | {"epochs": DRAWN_EPOCHS}))
+                variants.append(("hs", common | {"epochs": DRAWN_EPOCHS}))
                 if n_labels <= EXACT_LABELS:
-                    wanted.append(("softmax", common | {"epochs": 1}))
-                for objective, options in wanted:
-                    few = (
-                        min(EXAMPLES, EXACT_WORK // n_labels)
-                        if objective == "softmax"
-                        else EXAMPLES
-                    )
+                    variants.append(("softmax", common | {"epochs": 1}))
+                for objective, options in variants:
+                    if objective == "softmax":
+                        n_rows = min(EXAMPLES, EXACT_WORK // n_labels)
+                    else:
+                        n_rows = EXAMPLES
                     yield {
                         "section": "scaling",
                         "dataset": "random",
@@ -206,7 +206,7 @@ def scaling_jobs(turn: int, quick: bool) -> Iterator[Job]:
                         "features": FEATURES,
                         "threads": threads,
                         "turn": turn,
-                        "examples": min(few, QUICK_ROWS) if quick else few,
+                        "examples": min(n_rows, QUICK_ROWS) if quick else n_rows,
                         "name": f"embedx {objective}",
                     }
 
@@ -216,13 +216,13 @@ def scaling_jobs(turn: int, quick: bool) -> Iterator[Job]:
 
 def prepare(run: Run, names: dict[str, str] = DATA) -> dict[str, Any]:
     """Hashes of the unpacked files of each data set."""
-    found = {}
-    for name, own in names.items():
+    hashes = {}
+    for name, dataset in names.items():
         digest = hashlib.sha256()
-        for file in datasets.files_of(own, run.data_folder):
+        for file in datasets.files_of(dataset, run.data_folder):
             digest.update(gzip.decompress(file.read_bytes()))
-        found[name] = digest.hexdigest()[:12]
-    return {"data": {"sha256": found}}
+        hashes[name] = digest.hexdigest()[:12]
+    return {"data": {"sha256": hashes}}
 
 
 def written(run: Run, dataset: str) -> dict[str, str]:
@@ -265,17 +265,16 @@ def write_lines(stem: Path, features: Any, labels: Any, n_labels: int) -> None:
         xc.write(f"{features.shape[0]} {features.shape[1]} {n_labels}\n")
         for row in range(features.shape[0]):
             span = slice(features.indptr[row], features.indptr[row + 1])
-            columns, ids = features.indices[span].tolist(), labels[row].tolist()
+            columns = features.indices[span].tolist()
+            ids = labels[row].tolist()
             pairs = zip(columns, features.data[span].tolist(), strict=True)
             xc.write(
                 ",".join(map(str, ids))
                 + "".join(f" {column}:{value:.6g}" for column, value in pairs)
                 + "\n"
             )
-            names, bag = (
-                " ".join(f"__label__{label}" for label in ids),
-                " ".join(f"f{column}" for column in columns),
-            )
+            names = " ".join(f"__label__{label}" for label in ids)
+            bag = " ".join(f"f{column}" for column in columns)
             words.write(f"{names}\t{bag}\n")
 
 
@@ -383,15 +382,16 @@ def as_accurate(row: Row, other: Row) -> bool:
 def equal_quality(dataset: str, records: Records) -> str:
     """Each peer beside the fastest embedx that is as accurate."""
     rows = measured(records, dataset)
-    ours, found = [row for row in rows if row.is_ours], []
+    ours = [row for row in rows if row.is_ours]
+    lines = []
     for peer in (row for row in rows if not row.is_ours):
-        own = min(
+        best_of_ours = min(
             (row for row in ours if as_accurate(row, peer)),
             key=lambda row: row["training"],
             default=None,
         )
         row = {"peer": peer.name, "P@1": f"{peer['p@1']:.4f}", "P@5": f"{peer['p@5']:.4f}"}
-        if own is None:
+        if best_of_ours is None:
             best = max(ours, key=lambda row: row["p@5"], default=None)
             row["embedx"] = "none as accurate" + (
                 f"; {best.name} has {best['p@1']:.4f}, {best['p@5']:.4f}" if best else ""
@@ -402,11 +402,12 @@ def equal_quality(dataset: str, records: Records) -> str:
                 "prediction": "prediction time",
                 "size": "model size",
             }
-            row |= {"embedx": own.name} | {
-                f"× its {said}": times(own[kind], peer[kind]) for kind, said in kinds.items()
+            row |= {"embedx": best_of_ours.name} | {
+                f"× its {said}": times(best_of_ours[kind], peer[kind])
+                for kind, said in kinds.items()
             }
-        found.append(row)
-    return table(found)
+        lines.append(row)
+    return table(lines)
 
 
 def times(ours: float, theirs: float) -> str:
@@ -415,11 +416,12 @@ def times(ours: float, theirs: float) -> str:
 
 def one_label(dataset: str, records: Records) -> str:
     """Each contender, embedx's beside scikit-learn's."""
-    rows, found = rows_of(records, dataset), []
+    rows = rows_of(records, dataset)
+    lines = []
     theirs = next((row for row in rows if row.runs and not row.is_ours), None)
     for row in rows:
         if row.error is not None:
-            found.append(failed(row))
+            lines.append(failed(row))
             continue
         cells = {
             "contender": row.name,
@@ -436,8 +438,8 @@ def one_label(dataset: str, records: Records) -> str:
             cells["× scikit-learn's training time"] = times(row["training"], theirs["training"])
             for name in ("accuracy", "log_likelihood"):
                 cells[f"{name.replace('_', '-')} minus its"] = f"{row[name] - theirs[name]:+.4f}"
-        found.append(cells)
-    return table(found)
+        lines.append(cells)
+    return table(lines)
 
 
 # ---- scaling
@@ -458,13 +460,16 @@ def curves_of(records: Records) -> dict[Curve, dict[int, Row]]:
 
     groups = grouped(records.find(section="scaling"), curve_of)
     rows = {
-        curve: {k: row_of(str(k), of) for k, of in grouped(runs, lambda job: job["labels"]).items()}
+        curve: {
+            k: row_of(str(k), runs_of_size)
+            for k, runs_of_size in grouped(runs, lambda job: job["labels"]).items()
+        }
         for curve, runs in groups.items()
     }
     return {
-        curve: found
+        curve: measured_rows
         for curve, by in rows.items()
-        if (found := {k: row for k, row in by.items() if row.runs})
+        if (measured_rows := {k: row for k, row in by.items() if row.runs})
     }
 
 
@@ -486,18 +491,20 @@ def growth(records: Records) -> str:
     """How time grows with the labels, and the gain over the exact softmax where both were measured;
     adagrad, one thread.
     """
-    curves, rows = (
-        {curve[0]: by for curve, by in curves_of(records).items() if curve[1:] == ("adagrad", 1)},
-        [],
-    )
+    curves = {
+        curve[0]: by for curve, by in curves_of(records).items() if curve[1:] == ("adagrad", 1)
+    }
+    rows = []
     for name, by in curves.items():
-        few, many = min(by), max(by)
+        min_labels = min(by)
+        max_labels = max(by)
         shared = max((k for k in curves.get("softmax", {}) if k in by), default=None)
-        if few != many:
+        if min_labels != max_labels:
+            slowdown = by[max_labels]["microseconds"] / by[min_labels]["microseconds"]
             row = {
                 "objective": name,
-                "× the labels": f"{many / few:,.0f}",
-                "× the time": f"{by[many]['microseconds'] / by[few]['microseconds']:.2g}",
+                "× the labels": f"{max_labels / min_labels:,.0f}",
+                "× the time": f"{slowdown:.2g}",
             }
             if name != "softmax" and shared is not None:
                 gain = curves["softmax"][shared]["microseconds"] / by[shared]["microseconds"]
@@ -541,8 +548,8 @@ def plot_scaling(records: Records) -> Any:
     names, optimizers = (list(dict.fromkeys(curve[part] for curve in curves)) for part in (0, 1))
     picture, panels = figure(10, 4.8, len(optimizers), dpi=90, sharey=True)
     for axes, optimizer in zip(panels, optimizers, strict=True):
-        for (name, own, _), by in curves.items():
-            if own == optimizer:
+        for (name, curve_optimizer, _), by in curves.items():
+            if curve_optimizer == optimizer:
                 axes.plot(
                     sorted(by),
                     [by[k]["microseconds"] for k in sorted(by)],

@@ -60,7 +60,7 @@ def jobs(run: Run) -> Iterator[Job]:
                         **job,
                     }
     if "generated" in run.chosen("dataset"):
-        for n in (each for each in GENERATED if each <= run.settings.max_labels):
+        for n in (n_labels for n_labels in GENERATED if n_labels <= run.settings.max_labels):
             yield {
                 "dataset": "random",
                 "name": "embedx",
@@ -104,18 +104,21 @@ def growth(records: Records) -> str:
             {
                 "labels": f"{job['labels']:,}",
                 "rows": f"{job['examples']:,}",
-                "passes": found["used"]["epochs"],
-                "s training": f"{found['training']:.1f}",
-                "µs an example": f"{1e6 * found['training'] / job['examples']:.0f}",
-                "data, MB": f"{found['data'] / MEGABYTE:,.0f}",
-                "peak, MB": f"{found['trained'] / MEGABYTE:,.0f}",
-                "model, MB": f"{found['size'] / MEGABYTE:,.0f}",
-                "rows/s predicting": f"{found['rows'] / found['prediction']:,.0f}",
-                "P@1": f"{found['p@1']:.4f}",
-                "P@5": f"{found['p@5']:.4f}",
+                "passes": result["used"]["epochs"],
+                "s training": f"{result['training']:.1f}",
+                "µs an example": f"{1e6 * result['training'] / job['examples']:.0f}",
+                "data, MB": f"{result['data'] / MEGABYTE:,.0f}",
+                "peak, MB": f"{result['trained'] / MEGABYTE:,.0f}",
+                "model, MB": f"{result['size'] / MEGABYTE:,.0f}",
+                "rows/s predicting": f"{result['rows'] / result['prediction']:,.0f}",
+                "P@1": f"{result['p@1']:.4f}",
+                "P@5": f"{result['p@5']:.4f}",
             }
-            for job, found in sorted(
-                ((each["job"], each["result"]) for each in records.find(tool="embedx growth")),
+            for job, result in sorted(
+                (
+                    (record["job"], record["result"])
+                    for record in records.find(tool="embedx growth")
+                ),
                 key=lambda pair: pair[0]["labels"],
             )
         ]

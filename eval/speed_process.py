@@ -54,22 +54,25 @@ Trained = tuple[Any, float, float, float, int, dict[str, str]]
 
 def train_gensim(job: Job, files: Files, scratch: Path) -> Trained:
     model = gensim_model(job)
-    begun = time.perf_counter()
+    start = time.perf_counter()
     feed = gensim_feed(job["feed"], files)
     model.build_vocab(**feed)
-    ready, cpu = time.perf_counter(), time.process_time()
+    ready = time.perf_counter()
+    cpu = time.process_time()
     model.train(
         **feed,
         total_examples=model.corpus_count,
         total_words=model.corpus_total_words,
         epochs=model.epochs,
     )
-    training, cpu, peak = time.perf_counter() - ready, time.process_time() - cpu, status("VmHWM")
+    training = time.perf_counter() - ready
+    cpu = time.process_time() - cpu
+    peak = status("VmHWM")
     from embedx import WordVectors
 
     return (
         WordVectors(model.wv.index_to_key, {"input": model.wv.vectors}),
-        ready - begun,
+        ready - start,
         training,
         cpu,
         peak,
@@ -118,7 +121,7 @@ def fasttext_model(job: Job, files: Files, epochs: int) -> tuple[Any, float]:
     import fasttext
 
     shortest, longest = job.get("ngrams") or (0, 0)
-    begun = time.perf_counter()
+    start = time.perf_counter()
     model = fasttext.train_unsupervised(
         files["lines"],
         model="skipgram",
@@ -135,7 +138,7 @@ def fasttext_model(job: Job, files: Files, epochs: int) -> tuple[Any, float]:
         thread=job["threads"],
         verbose=0,
     )
-    return model, time.perf_counter() - begun
+    return model, time.perf_counter() - start
 
 
 class Program(NamedTuple):
@@ -185,7 +188,9 @@ def train_program(job: Job, files: Files, scratch: Path) -> Trained:
     from embedx import load
 
     epochs, (file, names, fixed) = job["epochs"], PROGRAMS[job["tool"]]
-    program, seconds, cpu = Path(files["peers"], job["tool"], file), [], []
+    program = Path(files["peers"], job["tool"], file)
+    seconds = []
+    cpu = []
     for n in (1, epochs):
         settings = job | {"text": files["lines"], "output": str(scratch / "vectors"), "epochs": n}
         # a thread that reaches the end of the text skips its other epochs: one long epoch
@@ -219,10 +224,10 @@ def train_program(job: Job, files: Files, scratch: Path) -> Trained:
 
 
 def train_embedx(job: Job, files: Files, scratch: Path) -> Trained:
-    begun = time.perf_counter()
+    start = time.perf_counter()
     vectors, watch = run_embedx(job, files[job["file"]], scratch)
     started, ended = watch.stages["training"]
-    return vectors, started - begun, ended - started, watch.cpu["training"], status("VmHWM"), {}
+    return vectors, started - start, ended - started, watch.cpu["training"], status("VmHWM"), {}
 
 
 def run_embedx(job: Job, corpus: str, scratch: Path) -> tuple[Any, "Stopwatch"]:
@@ -276,10 +281,10 @@ def scores(vectors: Any, files: Files) -> dict[str, Any]:
     from eval import word_tests
 
     answers = words.score(vectors, word_tests.tests(files.get("data")))
-    own = answers[: len(word_sets.default_tests())]
+    on_default_tests = answers[: len(word_sets.default_tests())]
     return {
-        "scores": {each.test.name: each.score for each in own},
-        "answers": [packed(each.values) for each in own],
+        "scores": {answer.test.name: answer.score for answer in on_default_tests},
+        "answers": [packed(answer.values) for answer in on_default_tests],
     } | word_tests.pooled(answers)
 
 
@@ -303,18 +308,18 @@ def feed_embedx(job: Job, files: Files) -> float:
     from embedx.text.vocabulary import select
 
     with tempfile.TemporaryDirectory() as scratch:
-        begun = time.perf_counter()
+        start = time.perf_counter()
         with encode([files[job["file"]]], TextSettings(), Silent(), Path(scratch)) as corpus:
             select(corpus, VocabularySettings(min_count=job["min_count"]))
-            return time.perf_counter() - begun
+            return time.perf_counter() - start
 
 
 def feed_gensim(job: Job, files: Files) -> float:
     model = gensim_model(job)
     packed = {"text": files["gz"], "lines": files["gz"]} if job["file"] == "gz" else files
-    begun = time.perf_counter()
+    start = time.perf_counter()
     model.build_vocab(**gensim_feed(job["feed"], packed))
-    return time.perf_counter() - begun
+    return time.perf_counter() - start
 
 
 def feed_wc(job: Job, files: Files) -> float:
@@ -395,8 +400,8 @@ COMMANDS = {"embedx": command_embedx, "gensim": command_gensim, "embedx --help":
 
 def timed(arguments: list[str], environment: dict[str, str], folder: Path | None = None) -> float:
     """Seconds that a command takes; if it fails, so do we, with what it said."""
-    begun = time.perf_counter()
-    done = subprocess.run(
+    start = time.perf_counter()
+    completed = subprocess.run(
         arguments,
         env=os.environ | environment,
         cwd=folder,
@@ -404,9 +409,9 @@ def timed(arguments: list[str], environment: dict[str, str], folder: Path | None
         text=True,
         errors="replace",
     )
-    seconds = time.perf_counter() - begun
-    if done.returncode:
-        sys.exit(f"{arguments[:4]}: exit code {done.returncode}\n{done.stderr[-2000:]}")
+    seconds = time.perf_counter() - start
+    if completed.returncode:
+        sys.exit(f"{arguments[:4]}: exit code {completed.returncode}\n{completed.stderr[-2000:]}")
     return seconds
 
 
@@ -453,7 +458,8 @@ def watched_memory() -> Iterator[list[int]]:
     """The largest RssAnon seen so far, in bytes, as the one element of a list; looked at a hundred
     times a second.
     """
-    peak, over = [status("RssAnon")], threading.Event()
+    peak = [status("RssAnon")]
+    over = threading.Event()
 
     def look() -> None:
         while not over.wait(0.01):

@@ -49,15 +49,16 @@ GROUPS = {  # pairs by how often the rarer of their words occurs in the text
 
 
 def jobs(run: Run) -> Iterator[Job]:
-    own, sections = run.settings, run.chosen("section")
+    settings = run.settings
+    sections = run.chosen("section")
     tools = [
         tool
         for tool in run.chosen("tool")
         if tool != "fasttext" or run.need("fastText", "fasttext")
     ]
     if "quality" in sections:
-        common = {"kind": "quality", "file": "beginning", "epochs": own.epochs, **SETTINGS}
-        for seed in range(1, int(own.seeds) + 1):
+        common = {"kind": "quality", "file": "beginning", "epochs": settings.epochs, **SETTINGS}
+        for seed in range(1, int(settings.seeds) + 1):
             for tool in tools:
                 for ngrams in NGRAMS:
                     yield from trained(
@@ -65,7 +66,7 @@ def jobs(run: Run) -> Iterator[Job]:
                     )
     if "speed" in sections:
         common = {"kind": "speed", "file": "lines", "epochs": 1, "alpha": RATES[0], **SETTINGS}
-        for seed in range(1, int(own.repetitions) + 1):
+        for seed in range(1, int(settings.repetitions) + 1):
             yield from (
                 common | {"tool": tool, "ngrams": ngrams, "seed": seed}
                 for tool in tools
@@ -89,8 +90,8 @@ def better_rate(records: Records, ngrams: tuple[int, int] | None) -> float:
     """That with the higher similarity of all pairs that can be scored, with the first seed."""
 
     def similarity(rate: float) -> float:
-        found = results(records, kind="quality", tool="fasttext", ngrams=ngrams, alpha=rate, seed=1)
-        return float(found[-1]["groups"]["seen"]["score"]) if found else -np.inf
+        runs = results(records, kind="quality", tool="fasttext", ngrams=ngrams, alpha=rate, seed=1)
+        return float(runs[-1]["groups"]["seen"]["score"]) if runs else -np.inf
 
     return max(RATES, key=similarity)
 
@@ -121,9 +122,9 @@ def score_pairs(job: Job, files: dict[str, str]) -> Result:
         pairs = [test for test in tests if isinstance(test, word_sets.SimilarityPairs)]
         answers = words.score(vectors, pairs, oov=True)
     counts = collections.Counter(Path(files["lines"]).read_text().upper().split())
-    found = grouped(answers, counts, job["min_count"], with_unseen=bool(job["ngrams"]))
-    groups = {name: word_tests.pooled(chosen) for name, chosen in found.items()}
-    return {"groups": {name: found["pooled"] for name, found in groups.items() if found}}
+    by_group = grouped(answers, counts, job["min_count"], with_unseen=bool(job["ngrams"]))
+    groups = {name: word_tests.pooled(chosen) for name, chosen in by_group.items()}
+    return {"groups": {name: answers["pooled"] for name, answers in groups.items() if answers}}
 
 
 def grouped(
@@ -133,18 +134,20 @@ def grouped(
     case. With n-grams a pair that a model says nothing of counts as unrelated, so that all models
     are scored on the same pairs.
     """
-    found: dict[str, list[Any]] = {}
-    for each in answers:
-        rarer = np.array([min(counts[word.upper()] for word in pair) for pair in each.test.words])
+    by_group: dict[str, list[Any]] = {}
+    for answers_of_test in answers:
+        rarer = np.array(
+            [min(counts[word.upper()] for word in pair) for pair in answers_of_test.test.words]
+        )
         chosen = {"seen": rarer >= min_count, "rare": (rarer >= min_count) & (rarer < RARE)}
         if with_unseen:
             chosen |= {"unseen": rarer < min_count, "all": np.ones(len(rarer), bool)}
-        values = np.nan_to_num(each.values) if with_unseen else each.values
+        values = np.nan_to_num(answers_of_test.values) if with_unseen else answers_of_test.values
         for name, is_in in chosen.items():
-            found.setdefault(name, []).append(
-                dataclasses.replace(each, values=np.where(is_in, values, np.nan))
+            by_group.setdefault(name, []).append(
+                dataclasses.replace(answers_of_test, values=np.where(is_in, values, np.nan))
             )
-    return found
+    return by_group
 
 
 def vectors_of(job: Job, files: dict[str, str], scratch: Path) -> Any:
@@ -167,9 +170,9 @@ def take_time(job: Job, files: dict[str, str]) -> Result:
         total, before = (fasttext_model(job, files, epochs)[1] for epochs in (job["epochs"], 0))
         return {"total": total, "training": total - before}
     with tempfile.TemporaryDirectory() as scratch:
-        begun = time.perf_counter()
+        start = time.perf_counter()
         _, watch = run_embedx(with_options(job), files["lines"], Path(scratch))
-        total = time.perf_counter() - begun
+        total = time.perf_counter() - start
     started, ended = watch.stages["training"]
     return {"total": total, "training": ended - started}
 
@@ -180,11 +183,11 @@ def take_time(job: Job, files: dict[str, str]) -> Result:
 def results(records: Records, **job: Any) -> list[Result]:
     """Of jobs that have all of these settings; n-grams come back from the records as a list."""
     ngrams = job.pop("ngrams")
-    wanted = list(ngrams) if ngrams else None
+    ngram_list = list(ngrams) if ngrams else None
     return [
-        each["result"]
-        for each in records.succeeded(**job)
-        if (list(each["job"]["ngrams"] or ()) or None) == wanted
+        record["result"]
+        for record in records.succeeded(**job)
+        if (list(record["job"]["ngrams"] or ()) or None) == ngram_list
     ]
 
 
@@ -203,15 +206,18 @@ def titled(tool: str, ngrams: tuple[int, int] | None) -> str:
 
 def quality(records: Records) -> str:
     """The pooled similarity of each group of pairs, and the difference to fastText with n-grams."""
-    rows, reference = [], titled("fasttext", NGRAMS[0])
+    rows = []
+    reference = titled("fasttext", NGRAMS[0])
     for group, about in GROUPS.items():
         runs = {}
         for name, job in contenders(records):
             scored = [
-                each["groups"][group] for each in results(records, **job) if group in each["groups"]
+                result["groups"][group]
+                for result in results(records, **job)
+                if group in result["groups"]
             ]
             if scored:
-                runs[name] = [word_tests.score_of(each) for each in scored]
+                runs[name] = [word_tests.score_of(answers) for answers in scored]
         for name, standing in statistics.standings(runs, reference).items():
             behind = standing.behind
             rows.append(
@@ -231,23 +237,24 @@ def quality(records: Records) -> str:
 
 def speed(records: Records) -> str:
     """Medians over the runs."""
-    rows, n_words = [], records.environment.get("corpus", {}).get("words", 0)
+    rows = []
+    n_words = records.environment.get("corpus", {}).get("words", 0)
     for ngrams in NGRAMS:
-        of = {tool: results(records, kind="speed", tool=tool, ngrams=ngrams) for tool in TOOLS}
+        runs_of = {tool: results(records, kind="speed", tool=tool, ngrams=ngrams) for tool in TOOLS}
         total = {
-            tool: median_of.median(each["total"] for each in found)
-            for tool, found in of.items()
-            if found
+            tool: median_of.median(times["total"] for times in runs)
+            for tool, runs in runs_of.items()
+            if runs
         }
         for tool, seconds in total.items():
-            training = median_of.median(each["training"] for each in of[tool])
+            training = median_of.median(times["training"] for times in runs_of[tool])
             lead = (
                 total["fasttext"] / seconds if tool != "fasttext" and "fasttext" in total else None
             )
             rows.append(
                 {
                     "vectors": titled(tool, ngrams),
-                    "runs": str(len(of[tool])),
+                    "runs": str(len(runs_of[tool])),
                     "reading and training, s": number(seconds, 1),
                     "training, s": number(training, 1),
                     "words/s": thousands(n_words / seconds),
@@ -263,10 +270,10 @@ def rates(records: Records) -> str:
     rows = []
     for ngrams in NGRAMS:
         for rate in RATES:
-            for found in results(
+            for result in results(
                 records, kind="quality", tool="fasttext", ngrams=ngrams, alpha=rate, seed=1
             ):
-                groups = found["groups"]
+                groups = result["groups"]
                 rows.append(
                     {"vectors": titled("fasttext", ngrams), "rate": f"{rate:g}"}
                     | {

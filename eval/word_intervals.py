@@ -121,10 +121,10 @@ def cosines(vectors: WordVectors, word: str, names: list[str]) -> np.ndarray:
 def results(records: Records) -> str:
     rows = []
     for objective in OBJECTIVES:
-        found = [record["result"] for record in records.find(objective=objective)]
+        results = [record["result"] for record in records.find(objective=objective)]
         for pairs in PAIRS:
             for group in GROUPS:
-                measured = [result[group][pairs] for result in found]
+                measured = [result[group][pairs] for result in results]
                 if measured:
                     row = {"objective": f"`{objective}`", "pairs": pairs, "occurrences": group}
                     rows.append(row | line(measured))

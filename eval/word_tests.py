@@ -35,20 +35,21 @@ def pooled(answers: list[Any]) -> Result:
     """The pooled similarity, as it is and on resamples of the pairs that are the same for every
     model of these words; nothing where the words are not known.
     """
-    found = words.pooled(answers)
-    if found is None or math.isnan(found.score):
+    pooled_answers = words.pooled(answers)
+    if pooled_answers is None or math.isnan(pooled_answers.score):
         return {}
     about = {
-        "score": round(found.score, 5),
-        "pairs": int(found.used.sum()),
-        "sets": found.details["sets"],
+        "score": round(pooled_answers.score, 5),
+        "pairs": int(pooled_answers.used.sum()),
+        "sets": pooled_answers.details["sets"],
     }
     return {
         "pooled": (
             about
             | {
                 "resampled": [
-                    round(value, 5) for value in found.scored(resamples=RESAMPLES).parts.tolist()
+                    round(value, 5)
+                    for value in pooled_answers.scored(resamples=RESAMPLES).parts.tolist()
                 ]
             }
         )
@@ -57,19 +58,22 @@ def pooled(answers: list[Any]) -> Result:
 
 def scores(runs: Sequence[Record]) -> list[Any]:
     """The pooled similarities of runs, of those that have any."""
-    return [score_of(each["result"]["pooled"]) for each in runs if each["result"].get("pooled")]
+    return [
+        score_of(record["result"]["pooled"]) for record in runs if record["result"].get("pooled")
+    ]
 
 
-def score_of(found: Result) -> Any:
+def score_of(pooled: Result) -> Any:
     """A pooled similarity as it is on record."""
-    return statistics.Score(found["score"], np.array(found["resampled"]), None, found["pairs"])
+    return statistics.Score(pooled["score"], np.array(pooled["resampled"]), None, pooled["pairs"])
 
 
 def similarity(a: Sequence[Record], b: Sequence[Record]) -> Any:
     """The difference of the mean pooled similarities of some runs and others. None where a run has
     none, or they know different pairs.
     """
-    ours, theirs = scores(a), scores(b)
+    ours = scores(a)
+    theirs = scores(b)
     if len(ours) < len(a) or len(theirs) < len(b):
         return None
     return statistics.difference(ours, theirs, statistics.between_seeds([ours, theirs]))

@@ -30,9 +30,9 @@ class Stopwatch:
         train_chunk = strategy.train_chunk
 
         def timed(*arguments: Any) -> Any:
-            began = time.thread_time()
+            start = time.thread_time()
             tally = train_chunk(*arguments)
-            self.seconds += time.thread_time() - began
+            self.seconds += time.thread_time() - start
             return tally
 
         strategy.train_chunk = timed

@@ -130,7 +130,7 @@ def home(tmp_path_factory):
 
 
 @pytest.fixture
-def here(tmp_path, monkeypatch):
+def workdir(tmp_path, monkeypatch):
     """An empty working directory, in which the user's configuration and data folders are too."""
     monkeypatch.chdir(tmp_path)
     for kind in ("config", "data"):

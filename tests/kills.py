@@ -148,11 +148,11 @@ class Killer:
         while name not in self.undisturbed_runs:
             output = self.folder / name
             began = time.monotonic()
-            code, printed = self.run(self.command(name, output, 2))
+            code, log = self.run(self.command(name, output, 2))
             seconds = time.monotonic() - began
             if code:
-                raise RuntimeError(f"{name} ends with code {code}: {printed}")
-            if "compiling kernels" not in printed:
+                raise RuntimeError(f"{name} ends with code {code}: {log}")
+            if "compiling kernels" not in log:
                 n_changes = json.loads((self.folder / "changes.json").read_text())
                 run = Undisturbed(arrays_of(output), seconds, n_changes)
                 self.undisturbed_runs[name] = run
@@ -173,15 +173,15 @@ class Killer:
         """The exit code of a command and what it printed."""
         to_kill = {"places": PLACES} | asdict(kill or Kill())
         environment = forked.environment(self.folder) | {"TO_KILL": json.dumps(to_kill)}
-        done = forked.run(*arguments, cwd=self.folder, env=environment, code=CODE, check=False)
-        return done.returncode, done.stderr
+        completed = forked.run(*arguments, cwd=self.folder, env=environment, code=CODE, check=False)
+        return completed.returncode, completed.stderr
 
     def run_and_kill(self, name: str, arguments: list[str]) -> tuple[int, str]:
         """The exit code of a command that is killed somewhere, and what it printed."""
         kill = self.random_kill(self.undisturbed(name))
-        code, printed = self.run(arguments, kill)
+        code, output = self.run(arguments, kill)
         self.n_killed[kill.place] += code in ENDED
-        return code, printed
+        return code, output
 
     def random_kill(self, undisturbed: Undisturbed) -> Kill:
         """A kill at a moment of the run, or at one of its changes of files."""
@@ -215,16 +215,16 @@ class Killer:
             known[1] = arrays_of(self.old_model)
         for _ in range(self.rng.randint(2, 5)):
             command = self.command(name, output, self.rng.randint(1, 3))
-            code, printed = self.run_and_kill(name, command + options)
-            if is_complete(code, printed):
+            code, log = self.run_and_kill(name, command + options)
+            if is_complete(code, log):
                 return self.problem_at_end(name, output, code)
-            problem = problem_after_kill(code, printed, output, known)
+            problem = problem_after_kill(code, log, output, known)
             if problem:
                 return problem
-        code, printed = self.run(self.command(name, output, self.rng.randint(1, 3)) + options)
-        if is_complete(code, printed):
+        code, log = self.run(self.command(name, output, self.rng.randint(1, 3)) + options)
+        if is_complete(code, log):
             return self.problem_at_end(name, output, code)
-        return last_line(code, printed)
+        return last_line(code, log)
 
     def problem_at_end(self, name: str, output: Path, code: int) -> str:
         """What is wrong with a run that is complete, or was before."""
@@ -242,20 +242,20 @@ def remove(*folders: Path) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def is_complete(code: int, printed: str) -> bool:
+def is_complete(code: int, output: str) -> bool:
     """Whether a run ended well, or says that its model is there already."""
-    return code == 0 or (code == 2 and "exists already" in printed)
+    return code == 0 or (code == 2 and "exists already" in output)
 
 
-def last_line(code: int, printed: str) -> str:
+def last_line(code: int, output: str) -> str:
     """How a run ended that should not have."""
-    return f"{code}: {printed.splitlines()[-1:]}"
+    return f"{code}: {output.splitlines()[-1:]}"
 
 
-def problem_after_kill(code: int, printed: str, output: Path, known: list[Arrays | None]) -> str:
+def problem_after_kill(code: int, log: str, output: Path, known: list[Arrays | None]) -> str:
     """What is wrong after a kill. An interrupted run may save what it has, which then is known."""
     if code not in ENDED:
-        return last_line(code, printed)
+        return last_line(code, log)
     folder = present(output)
     arrays = arrays_of(folder) if folder.exists() else None
     if code in INTERRUPTED and arrays is not None and is_readable(folder):

@@ -128,7 +128,8 @@ def smoothed_margin(z, positives, negatives, mu):
         ],
     )
     alpha = np.zeros(len(z))
-    alpha[negatives], alpha[positives] = optimum.x[sign > 0], optimum.x[sign < 0]
+    alpha[negatives] = optimum.x[sign > 0]
+    alpha[positives] = optimum.x[sign < 0]
     return -optimum.fun, alpha
 
 
@@ -137,7 +138,8 @@ def distance_from_projection(z, alpha, positives, negatives, mu):
     is further from it along what was to be projected. The corners of the bi-simplex are 0 and all
     that are 1 at one negative and -1 at one positive.
     """
-    in_n, in_p = alpha[negatives], alpha[positives]
+    in_n = alpha[negatives]
+    in_p = alpha[positives]
     outside = [-in_n.min(), in_p.max(), in_n.sum() - 1, abs(in_n.sum() + in_p.sum())]
     left_over = z / mu - alpha
     left_over[negatives] += 1 / mu
@@ -315,7 +317,8 @@ def merged_row(
 
     `damping` is a number, or a matrix.
     """
-    local, of_state = trained - base, trained_state - base_state
+    local = trained - base
+    of_state = trained_state - base_state
     remote = server - base
     if not np.any(remote) and not np.any(server_state - base_state):
         return local, of_state

@@ -96,7 +96,8 @@ class Parameters:
             lr = lr / (1 - lr * self.l2)  # the decay comes afterwards
         for row in np.flatnonzero(touched.any(axis=1)):
             seen = slice(None) if formula.by_row else touched[row]
-            w, s = self.w[row, seen], self.s[row, seen]
+            w = self.w[row, seen]
+            s = self.s[row, seen]
             reference.descend(self.optimizer, w, s, gradient[row, seen], lr)
             self.w[row, seen], self.s[row, seen] = w, s
 
@@ -144,7 +145,8 @@ def step(
     inputs = [[dot(row, column) for column in hidden.w.T] for row in x] if hidden is not None else x
     h = [[*row, 1.0] if has_bias else [*row] for row in inputs]
     n_free = len(h[0]) - has_bias
-    gradient, touched = np.zeros_like(outputs.w), np.zeros(outputs.w.shape, dtype=bool)
+    gradient = np.zeros_like(outputs.w)
+    touched = np.zeros(outputs.w.shape, dtype=bool)
     h_gradient = np.zeros((len(x), n_free))
     loss = 0.0
     for line in lines:
@@ -215,7 +217,8 @@ class Problem:
         self.n = n
         self.n_rows = n_classes
         self.has_bias = bias
-        self.is_sparse, self.has_hidden = kind != "dense", kind == "hidden"
+        self.is_sparse = kind != "dense"
+        self.has_hidden = kind == "hidden"
         self.x = rng.normal(0, 1, (n, FEATURES)).astype(np.float32)
         if self.is_sparse:
             self.x *= rng.random(self.x.shape) < 0.2

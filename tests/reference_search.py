@@ -66,7 +66,8 @@ def margin(positives, mu, z):
     """
     is_positive = np.isin(np.arange(len(z)), positives)
     wins = z + ~is_positive
-    down, up = wins[~is_positive] / mu, -wins[is_positive] / mu
+    down = wins[~is_positive] / mu
+    up = -wins[is_positive] / mu
 
     def root(excess):
         low, high = -1e9, 1e9
@@ -81,7 +82,8 @@ def margin(positives, mu, z):
     t = root(lambda t: above(down, t).sum() - above(up, -t).sum())
     gradient = np.zeros(len(z))
     if above(down, t).sum() <= 1:
-        gradient[~is_positive], gradient[is_positive] = above(down, t), -above(up, -t)
+        gradient[~is_positive] = above(down, t)
+        gradient[is_positive] = -above(up, -t)
     else:
         gradient[~is_positive] = above(down, root(lambda t: above(down, t).sum() - 1))
         gradient[is_positive] = -above(up, root(lambda t: above(up, t).sum() - 1))

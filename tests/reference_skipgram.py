@@ -72,11 +72,10 @@ def lines_of_draws(met, centres, noise, log_expected, form, keeps_accidental_hit
     ones draw no centre.
     """
     words = [*centres, *noise]
-    everything, drawn = list(range(len(words))), [noise[word] for word in noise]
-    label, log_counts = (
-        [met[y] for y in centres] + [0] * len(noise),
-        [log_expected[word] for word in words],
-    )
+    everything = list(range(len(words)))
+    drawn = [noise[word] for word in noise]
+    label = [met[y] for y in centres] + [0] * len(noise)
+    log_counts = [log_expected[word] for word in words]
     if form == SUMMED:
         n_pairs = sum(met.values())
         return [
@@ -132,7 +131,8 @@ def lines_of_all(met, n_rows, form, keeps_accidental_hits):
 
 def lines_of_paths(met, nodes, paths):
     """The same with a tree: how often the input turns to 1, and to 0, at each node."""
-    ones, zeros = Counter(), Counter()
+    ones = Counter()
+    zeros = Counter()
     for y, n in met.items():
         for at in range(paths.offsets[y], paths.offsets[y + 1]):
             ones[int(paths.nodes[at])] += n * int(paths.bits[at])
@@ -213,7 +213,8 @@ class Naive:
             np.zeros_like(self.outputs),
         )
         self.state = tables.state.astype(np.float64)
-        self.optimizer, self.n_updates = optimizer, Counter()
+        self.optimizer = optimizer
+        self.n_updates = Counter()
         self.objective = objective
         self.constants = constants.astype(np.float64)
         self.bias = bias
@@ -250,7 +251,8 @@ class Naive:
             return 0.0
         x = np.array([self.inputs[self.parts[word]].mean(axis=0) for word in words])
         h = np.array([x[example.contexts].mean(axis=0) for example in examples])
-        h_gradient, w_gradient = np.zeros_like(h), np.zeros_like(w)
+        h_gradient = np.zeros_like(h)
+        w_gradient = np.zeros_like(w)
         seen_lr = (
             lr / np.sqrt(self.dim) if reference.NAIVE_OPTIMIZERS[self.optimizer].by_row else lr
         )
@@ -260,7 +262,8 @@ class Naive:
             for j in example.contexts:
                 uses[j] += sum(sum(line.label) for line in example.lines)
         max_pairs = max(uses.values())
-        of_inputs, of_rows = np.sum(h**2, axis=1), np.sum(free**2, axis=1)
+        of_inputs = np.sum(h**2, axis=1)
+        of_rows = np.sum(free**2, axis=1)
         of_inputs_most, of_rows_most = (
             LONGEST_STEP / square if self.objective.step == "proximal" else np.inf
             for square in (min(of_rows.sum(), 4 * max_pairs * of_rows.max()), of_inputs.sum())

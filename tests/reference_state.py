@@ -86,7 +86,8 @@ def proximal_objective(
     one positive if `relative`, else eq. 8 for each pair. Of another freedom τ than lr, u is charged
     lr (u - u0)² / τ.
     """
-    z, weights = np.asarray(scores_moved), np.where(label > 0, 1, weights)
+    z = np.asarray(scores_moved)
+    weights = np.where(label > 0, 1, weights)
     if relative:
         y = label.argmax()
         loss = (
@@ -138,7 +139,8 @@ def general_augment_reduce_step(
 
 
 class Normal:
-    quantile, log_cdf = special.ndtri, special.log_ndtr
+    quantile = special.ndtri
+    log_cdf = special.log_ndtr
 
     @staticmethod
     def log_density(x):
@@ -154,7 +156,8 @@ class Normal:
 
 
 class Logistic:
-    quantile, log_cdf = special.logit, special.log_expit
+    quantile = special.logit
+    log_cdf = special.log_expit
 
     @staticmethod
     def log_density(x):
@@ -177,7 +180,8 @@ def log_probability(law, scores, y):
 
     nodes = np.linspace(scores.min() - 10, scores.max() + 10, 2001)
     heights = [log_integrand(t) for t in nodes]
-    top, peak = max(heights), nodes[np.argmax(heights)]
+    top = max(heights)
+    peak = nodes[np.argmax(heights)]
     pieces = np.concatenate([[-100, -40], np.arange(-25, 26, 5), [40, 100]]) + peak
     total = 0.0
     for left, right in itertools.pairwise(pieces):

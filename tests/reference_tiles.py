@@ -11,7 +11,8 @@ from embedx.kernels.random import bits
 
 def shuffled(n, epochs, key):
     """The order of each pass, by the kernel's own random numbers."""
-    order, counter = list(range(n)), 0
+    order = list(range(n))
+    counter = 0
     for _ in range(epochs):
         for m in range(n - 1, 0, -1):
             other = ((int(bits(key, np.uint64(counter))) & (2**32 - 1)) * (m + 1)) >> 32
@@ -33,8 +34,10 @@ def naive_tile(x, y, weight, plan, optimizer, l2, loss, row_weight):
     )
     parameters.s += float(plan.first_state)
     with_one = np.column_stack([x, np.full(n, float(plan.has_bias))])
-    rest, last_rest = np.zeros(n, dtype=int), np.zeros(n, dtype=int)
-    n_steps, step = plan.epochs * -(-n // plan.batch_size), 0
+    rest = np.zeros(n, dtype=int)
+    last_rest = np.zeros(n, dtype=int)
+    n_steps = plan.epochs * -(-n // plan.batch_size)
+    step = 0
     total = 0.0
     for order in shuffled(n, plan.epochs, plan.key):
         total = 0.0
@@ -56,7 +59,8 @@ def naive_tile(x, y, weight, plan, optimizer, l2, loss, row_weight):
                     )
                     c = (y[i] + negative) * p - y[i]
                 else:
-                    short, over = np.maximum(1 - z, 0), np.maximum(1 + z, 0)
+                    short = np.maximum(1 - z, 0)
+                    over = np.maximum(1 + z, 0)
                     total += row_weight[i] * np.sum(y[i] * short**2 + negative * over**2)
                     c = 2 * (negative * over - y[i] * short)
                 if not c.any():
@@ -81,16 +85,19 @@ def naive_dual_tile(x, y, weight, c, plan, row_weight):
     n_labels = y.shape[1]
     support = np.array([[*(x[y[:, k]] != 0).any(axis=0), True] for k in range(n_labels)])
     within = x * support[:, :-1].any(axis=0)  # features of the tile
-    w, alpha = np.zeros((n_labels, n_features + 1)), np.zeros((n, n_labels))
+    w = np.zeros((n_labels, n_features + 1))
+    alpha = np.zeros((n, n_labels))
     with_one = np.column_stack([x, np.ones(n)])
-    rest, last_rest = np.zeros(n, dtype=int), np.zeros(n, dtype=int)
+    rest = np.zeros(n, dtype=int)
+    last_rest = np.zeros(n, dtype=int)
     for order in shuffled(n, plan.epochs, plan.key):
         longest = 0.0
         for i in order:
             if rest[i] > 0:
                 rest[i] -= 1
                 continue
-            square, steps = within[i] @ within[i] + 1, np.zeros(n_labels)
+            square = within[i] @ within[i] + 1
+            steps = np.zeros(n_labels)
             for k in range(n_labels):
                 sign = 1 if y[i, k] else -1
                 if not y[i, k] and weight[i] == 0:
@@ -101,7 +108,8 @@ def naive_dual_tile(x, y, weight, c, plan, row_weight):
                     alpha[i, k]
                     - (sign * (w[k] @ with_one[i]) - 1 + d * alpha[i, k]) / (square + d),
                 )
-                steps[k], alpha[i, k] = sign * (after - alpha[i, k]), after
+                steps[k] = sign * (after - alpha[i, k])
+                alpha[i, k] = after
             if steps.any():
                 last_rest[i] = 0
                 w += np.outer(steps, with_one[i]) * support

@@ -10,7 +10,8 @@ from tests.reference import softplus
 
 def likelihood(theta, x, sign, l2):
     """Eq. 8 with its regulariser; x (n, k), sign of each pair's label (n,)."""
-    w, b = theta[:-1], theta[-1]
+    w = theta[:-1]
+    b = theta[-1]
     return -np.sum(softplus(-sign * (x @ w + b))) - l2 * (w @ w + b * b)
 
 
@@ -63,12 +64,14 @@ def fit(x, y, labels, depth, l2, rounds=20):
             fit(x, y, [], depth - 1, l2),
             fit(x, y, labels, depth - 1, l2, rounds),
         )
-    w, b = first_direction(np.array([x[y == k].sum(axis=0) for k in labels])), 0.0
+    w = first_direction(np.array([x[y == k].sum(axis=0) for k in labels]))
+    b = 0.0
     right = right_half(labels, {k: np.sum(x[y == k] @ w + b) for k in labels})
     mine = np.isin(y, labels)
     for _ in range(rounds + 1):
         theta = best_parameters(x[mine], np.where(np.isin(y[mine], sorted(right)), 1, -1), l2)
-        w, b = theta[:-1], theta[-1]
+        w = theta[:-1]
+        b = theta[-1]
         better = right_half(labels, {k: np.sum(x[y == k] @ w + b) for k in labels})  # eq. 9
         if better == right or len(labels) == 2:
             break

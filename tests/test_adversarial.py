@@ -35,7 +35,8 @@ def new_sampler(x, y, n_labels, *, replacement=True, **options):
 
 def log_counts(sampler, key, n_labels, n=1):
     """log of how often each label is expected among n draws for a key."""
-    rows, out = np.arange(n_labels, dtype=np.int32), np.zeros(n_labels, dtype=np.float32)
+    rows = np.arange(n_labels, dtype=np.int32)
+    out = np.zeros(n_labels, dtype=np.float32)
     sampler.log_expected_count(sampler.data(n), key, n, 0, rows, n_labels, out)
     return out.astype(float)
 
@@ -52,11 +53,11 @@ def test_the_tree_is_the_papers(n_labels):
     assert leaves == reference_tree.leaves(exact, depth)
     log_p = log_probabilities(tree, features[:20])
     for row, input_row in zip(log_p, x, strict=False):
-        wanted = [
+        expected = [
             reference_tree.log_probability(exact, depth, input_row.astype(float), label)
             for label in range(n_labels)
         ]
-        np.testing.assert_allclose(row, wanted, rtol=2e-3, atol=2e-3)
+        np.testing.assert_allclose(row, expected, rtol=2e-3, atol=2e-3)
 
 
 @pytest.mark.parametrize("n_labels", [1, 2, 3, 5, 8, 13, 16, 17, 100])
@@ -208,7 +209,8 @@ def test_predictions_of_a_saved_model_are_the_same(tmp_path):
 @pytest.mark.slow
 def test_free_scores_learn_the_distribution_of_the_data():
     """Theorem 1 where inputs are one of four and every score is free: a row of weights for each."""
-    log_p, rng = np.random.default_rng(3).normal(0, 0.4, (4, 6)), np.random.default_rng(0)
+    log_p = np.random.default_rng(3).normal(0, 0.4, (4, 6))
+    rng = np.random.default_rng(0)
     log_p[:2, :3] += 2.5
     log_p[2:, 3:] += 2.5
     p = np.exp(log_p) / np.exp(log_p).sum(axis=1, keepdims=True)

@@ -197,7 +197,7 @@ def test_a_record_without_a_column_of_the_training_data_is_an_error(tmp_path):
         loaded.predict([{"area": "wide"}])
 
 
-def test_test_data_may_call_the_column_of_labels_otherwise(tmp_path):
+def test_test_data_may_have_another_name_for_the_label_column(tmp_path):
     rows = "1,a\n2,b\n" * 20
     (tmp_path / "train.csv").write_text("area,label\n" + rows)
     (tmp_path / "test.csv").write_text("area,answer\n" + rows)

@@ -41,13 +41,11 @@ def shuffled(counts):
 def test_probabilities_multiply_along_the_paths(counts, ordered):
     objective = HierarchicalSoftmax(HierarchicalSoftmax.Settings())
     objective.prepare(np.array(counts), shuffled(counts) if ordered else None)
-    paths, z = (
-        objective.paths(),
-        np.random.default_rng(9).normal(size=objective.n_rows(len(counts))),
-    )
-    wanted = reference.tree_log_probability(z, *paths)
+    paths = objective.paths()
+    z = np.random.default_rng(9).normal(size=objective.n_rows(len(counts)))
+    expected = reference.tree_log_probability(z, *paths)
     np.testing.assert_allclose(
-        objective.log_probability(z, np.zeros(len(counts))), wanted, atol=1e-12
+        objective.log_probability(z, np.zeros(len(counts))), expected, atol=1e-12
     )
     p = (1 + np.array(counts)) / (1 + np.array(counts)).sum()
     np.testing.assert_allclose(
@@ -65,7 +63,8 @@ def test_probabilities_multiply_along_the_paths(counts, ordered):
 @pytest.mark.parametrize("counts", COUNTS.values(), ids=COUNTS)
 def test_a_tree_of_halves_keeps_the_order_and_has_the_least_depth(counts):
     counts = np.array(counts)
-    order, seen = shuffled(counts), int((counts > 0).sum())
+    order = shuffled(counts)
+    seen = int((counts > 0).sum())
     tree = halves(order, seen)
     objective = HierarchicalSoftmax(HierarchicalSoftmax.Settings())
     objective.prepare(counts, order)
@@ -95,7 +94,8 @@ def test_frequent_classes_are_near_the_root_and_unseen_classes_do_not_form_a_cha
 def test_the_loss_of_a_tree_is_minus_the_log_probability():
     objective = HierarchicalSoftmax(HierarchicalSoftmax.Settings())
     objective.prepare(np.array(COUNTS["Zipf"]))
-    paths, z = objective.paths(), np.random.default_rng(10).normal(size=298)
+    paths = objective.paths()
+    z = np.random.default_rng(10).normal(size=298)
     way = slice(*paths.offsets[77:79])
     bits = paths.bits[way]
     candidates = Candidates(z[paths.nodes[way]], bits, 1 - bits, 0 * bits)

@@ -22,7 +22,8 @@ def test_the_step_of_alpha_depends_on_its_number_of_updates():
     candidates, _ = one_example(BOUCHARD)
     state = evaluate(BOUCHARD, candidates, np.array([[0.7]]), Conditions(n_updates=3)).state
     counts = np.where(candidates.label > 0, 1, candidates.importance)
-    rate, crossing = 4**-0.9, np.sum(counts * reference.sigmoid(candidates.z - 0.7))
+    rate = 4**-0.9
+    crossing = np.sum(counts * reference.sigmoid(candidates.z - 0.7))
     # the rate is a float32
     assert np.exp(state[0, 0] - 0.7) == pytest.approx(1 - rate + rate * crossing, rel=1e-6)
     assert abs(crossing - 1) > 0.1

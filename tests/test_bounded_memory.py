@@ -81,10 +81,8 @@ def test_data_that_fit_into_memory_are_read(write, little_memory):
 
 @pytest.mark.parametrize("line", ["1\n", "1 2 3\n", "a\n"])
 def test_labels_splits_and_names_that_do_not_fit_are_an_error(write, line, little_memory):
-    features, rows = (
-        write(npy(np.ones((9, 2), np.float32)), "x.npy"),
-        write(line * 9999, "rows.txt.gz"),
-    )
+    features = write(npy(np.ones((9, 2), np.float32)), "x.npy")
+    rows = write(line * 9999, "rows.txt.gz")
     for reading in (
         lambda: read(features, rows),
         lambda: read(f"{features}@{rows}"),
@@ -110,7 +108,7 @@ save_npz(MATRIX, csr_matrix(np.ones(BIG, np.float32)))
         ("x.npz.gz", gzip.compress(b"PK\3\4" + bytes(10**6), mtime=0)),
     ],
 )
-def test_arrays_that_do_not_fit_are_an_error_before_memory_is_asked_for(
+def test_arrays_too_large_for_memory_are_refused_before_allocation(
     write, name, content, little_memory
 ):
     with refused_data(name, quoting=HALF):
@@ -135,7 +133,7 @@ def in_zip(content):
 @pytest.mark.parametrize(
     ("pack", "name"), [(bytes, "x.npy"), (gzip.compress, "x.npy"), (in_zip, "x.npz")]
 )
-def test_headers_that_claim_what_is_not_there_are_an_error(write, shape, pack, name):
+def test_headers_that_declare_more_than_the_file_holds_are_refused(write, shape, pack, name):
     with refused_data(name):
         read(write(pack(npy_that_claims(shape)), name))
 
@@ -233,7 +231,8 @@ def test_pages_within_the_limits_are_read_however_they_are_cut(monkeypatch, enco
 
 
 def test_a_zst_file_is_unpacked_piece_by_piece(tmp_path):
-    packer, line = zstandard.ZstdCompressor().compressobj(), b"a b\n" * (1 << 18)
+    packer = zstandard.ZstdCompressor().compressobj()
+    line = b"a b\n" * (1 << 18)
     (tmp_path / "bomb.zst").write_bytes(
         b"".join(packer.compress(line) for _ in range(300)) + packer.flush()
     )
@@ -279,8 +278,8 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
 
 
 def test_compressed_bombs_take_little_memory(tmp_path):
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", BOMBS], cwd=tmp_path, capture_output=True, text=True
     )
-    assert done.returncode == 0, done.stderr
-    assert int(done.stdout) < 500, f"{done.stdout} MB for files of 40 MB, unpacked"
+    assert completed.returncode == 0, completed.stderr
+    assert int(completed.stdout) < 500, f"{completed.stdout} MB for files of 40 MB, unpacked"

@@ -22,6 +22,7 @@ from embedx.text.encode import encode_sources
 from embedx.text.recipes import find_recipe
 from embedx.text.settings import TextSettings
 from embedx.text.sources import find_sources
+from tests.support.commands import words_of
 from tests.support.notes import Notes
 
 pytestmark = pytest.mark.skipif(
@@ -65,11 +66,11 @@ def test_a_private_temporary_folder_takes_the_place_of_one_that_cannot_be_writte
     temporary, monkeypatch, caplog, variable, value, below, why
 ):
     (temporary.parent / "file").write_text("")
-    wanted = temporary.parent / value
-    monkeypatch.setenv(variable, str(wanted))
+    configured = temporary.parent / value
+    monkeypatch.setenv(variable, str(configured))
     assert kept_in("tokens") == kept_in("tokens") == (spare(temporary) / "tokens",)
     assert caplog.messages == [
-        f"{wanted / below / 'tokens'}: cannot be written ({why}); {spare(temporary)} takes its"
+        f"{configured / below / 'tokens'}: cannot be written ({why}); {spare(temporary)} takes its"
         " place; EMBEDX_CACHE_DIR names another folder"
     ]
     assert stat.S_IMODE(spare(temporary).stat().st_mode) == 0o700
@@ -83,42 +84,29 @@ def run(temporary, *words, **variables):
         name: str(value) for name, value in variables.items()
     }
     command = [sys.executable, *map(str, words)]
-    done = subprocess.run(
+    completed = subprocess.run(
         command, cwd=temporary.parent, env=environment, capture_output=True, text=True, check=False
     )
-    assert done.returncode == 0, done.stderr
-    return done
+    assert completed.returncode == 0, completed.stderr
+    return completed
 
 
 def test_training_works_without_a_folder_for_kernels(temporary):
     (temporary.parent / "kernels").write_text("")
     code = "from embedx.kernels.compiled import KERNEL_FOLDER; print(KERNEL_FOLDER)"
-    done = run(temporary, "-c", code, EMBEDX_CACHE_DIR=temporary.parent)
-    (line,) = done.stderr.splitlines()
+    completed = run(temporary, "-c", code, EMBEDX_CACHE_DIR=temporary.parent)
+    (line,) = completed.stderr.splitlines()
     assert line.startswith(str(temporary.parent / "kernels"))
-    assert done.stdout.strip() == str(spare(temporary) / "kernels" / Path(KERNEL_FOLDER).name)
+    assert completed.stdout.strip() == str(spare(temporary) / "kernels" / Path(KERNEL_FOLDER).name)
 
 
 def test_training_works_without_a_home_folder(temporary):
     """In plain Python, so that nothing is compiled for this test."""
     (temporary.parent / "corpus.txt").write_text("a b c d\n" * 10)
-    small = [
-        "-m",
-        "embedx",
-        "train",
-        "corpus.txt",
-        "--dim",
-        4,
-        "--epochs",
-        1,
-        "--sample",
-        0,
-        "--output",
-        "model",
-    ]
-    done = run(temporary, *small, HOME=temporary.parent / "missing", NUMBA_DISABLE_JIT=1)
-    assert "model\t4 words, loss " in done.stdout
-    assert done.stderr.startswith(
+    small = words_of("-m embedx train corpus.txt --dim 4 --epochs 1 --sample 0 --output model")
+    completed = run(temporary, *small, HOME=temporary.parent / "missing", NUMBA_DISABLE_JIT=1)
+    assert "model\t4 words, loss " in completed.stdout
+    assert completed.stderr.startswith(
         f"{temporary.parent / 'missing' / '.cache' / 'embedx' / 'kernels'}"
     )
     assert len(list((spare(temporary) / "tokens").glob("*/tokens.bin"))) == 1
@@ -189,7 +177,7 @@ def umask():
 
 
 @pytest.mark.usefixtures("umask")
-def test_folders_are_private_whatever_the_umask(temporary, monkeypatch):
+def test_cache_folders_are_private_with_any_umask(temporary, monkeypatch):
     chosen = temporary.parent / "chosen"
     monkeypatch.setenv("EMBEDX_CACHE_DIR", str(chosen))
     (folder,) = kept_in("kernels/1", is_code=True)
@@ -298,7 +286,8 @@ def test_encoded_text_is_read_from_it_and_new_text_written_elsewhere(
     read_only, temporary, monkeypatch, write
 ):
     monkeypatch.setattr(cache, "default_folders", lambda: kept_in("tokens"))
-    old, new = find_sources([write("a b c", "old.txt")]), find_sources([write("d e f", "new.txt")])
+    old = find_sources([write("a b c", "old.txt")])
+    new = find_sources([write("d e f", "new.txt")])
     with encode_sources(old, TextSettings(), cache_dir=None) as corpus:
         corpus.folder.rename(read_only / "tokens" / corpus.key)
     for sources, folder in ((old, read_only), (new, spare(temporary))):
@@ -317,7 +306,8 @@ def test_kernels_are_read_from_all_folders_and_written_to_the_first(temporary, m
     def double(x):
         return x + x
 
-    image, user_folder = str(temporary / "image"), str(temporary / "own")
+    image = str(temporary / "image")
+    user_folder = str(temporary / "own")
     monkeypatch.setattr(adjusted, "KERNEL_FOLDERS", (image,))
     compiled = adjusted.kernel(double)
     assert compiled(2.0) == 4.0
@@ -348,7 +338,7 @@ def test_kernels_of_another_cpu_do_not_count_as_cached(temporary, monkeypatch):
 # ---- names of folders
 
 
-def test_a_relative_folder_stays_where_it_was_first_used(temporary, monkeypatch, tmp_path):
+def test_a_relative_cache_folder_is_resolved_at_its_first_use(temporary, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("EMBEDX_CACHE_DIR", "mine")
     first = kept_in("tokens")

@@ -73,19 +73,20 @@ def test_printed_probabilities_are_between_0_and_1(objective, options, settings,
     assert largest_error(raw, is_right, least=500) > error + 0.02
 
 
-def test_probabilities_of_a_row_with_one_label_sum_to_at_most_one_however_many_are_asked_for():
+def test_probabilities_of_single_label_rows_sum_to_at_most_one_for_every_top_k():
     p = np.array([[0.6, 0.5, 0.3], [0.4, 0.3, 0.1], [1, 0, 0]], np.float32)
     np.testing.assert_allclose(
         calibration.of_one_label(p), [[0.6, 0.25, 0.15], [0.4, 0.3, 0.1], [1, 0, 0]], rtol=1e-6
     )
-    data, test = noisy(2000, 0, several=False), noisy(500, 1, several=False)
+    data = noisy(2000, 0, several=False)
+    test = noisy(500, 1, several=False)
     for neighbours in ("none", "5"):
         model = trained(
             data, "ova", {"loss": "squared-hinge"}, weights="sparse", neighbours=neighbours
         )
-        every, few = (answers(model, test, k)[0] for k in (N_LABELS, 3))
+        every, top_3 = (answers(model, test, k)[0] for k in (N_LABELS, 3))
         assert every.sum(axis=1).max() < 1 + 1e-5
-        np.testing.assert_array_equal(few, every[:, :3])
+        np.testing.assert_array_equal(top_3, every[:, :3])
 
 
 def test_rows_are_held_out_where_there_are_enough_and_nothing_else_to_calibrate_on():
@@ -93,12 +94,12 @@ def test_rows_are_held_out_where_there_are_enough_and_nothing_else_to_calibrate_
     assert trained(data, weights="sparse", calibration=0.2).facts["examples"] == 8 * MIN_ROWS
     assert calibration.n_held_out(10**6, 0.1) == MAX_ROWS
     default = trained(data, weights="sparse", neighbours="5")
-    few = trained(data.rows(np.arange(500)), weights="sparse")
+    small = trained(data.rows(np.arange(500)), weights="sparse")
     every = trained(
         data, weights="sparse", calibration=0.0, propensity=default.settings["propensity"]
     )
-    assert (few.facts["examples"], every.facts["examples"]) == (500, len(data))
-    assert "calibration" not in few.arrays.keys() | every.arrays.keys()
+    assert (small.facts["examples"], every.facts["examples"]) == (500, len(data))
+    assert "calibration" not in small.arrays.keys() | every.arrays.keys()
     # The held-out rows of the default are trained on in the end, and are among the neighbours.
     assert default.facts["examples"] == len(default.arrays["neighbour_offsets"]) - 1 == len(data)
     np.testing.assert_array_equal(default.arrays["tree_weight"], every.arrays["tree_weight"])
@@ -112,7 +113,8 @@ def test_a_calibration_is_kept_with_the_model_and_one_that_is_damaged_is_reporte
     data = noisy(2000, 0)
     model = trained(data, weights="sparse")
     model.save(tmp_path / "model")
-    p, loaded = answers(model, data)[0], classifier.load(tmp_path / "model")
+    p = answers(model, data)[0]
+    loaded = classifier.load(tmp_path / "model")
     np.testing.assert_array_equal(answers(loaded, data)[0], p)
     np.save(tmp_path / "model" / "calibration.npy", model.arrays["calibration"][::-1])
     with refused_data("calibration.npy"):
@@ -121,7 +123,8 @@ def test_a_calibration_is_kept_with_the_model_and_one_that_is_damaged_is_reporte
 
 def test_a_likelihood_below_uniform_gives_a_warning():
     progress = Notes()
-    data, test = noisy(1500, 0, several=False), noisy(500, 1, several=False)
+    data = noisy(1500, 0, several=False)
+    test = noisy(500, 1, several=False)
     for loss, is_warned in (("squared-hinge", True), ("logistic", False)):
         model = trained(data, "ova", {"loss": loss})
         progress.notes.clear()

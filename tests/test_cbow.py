@@ -56,7 +56,8 @@ def test_with_subwords_words_never_seen_have_vectors(two_topics, tmp_path):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_held_out_pairs_are_the_centres_with_all_their_contexts(seed):
-    words, sentences = np.arange(300, dtype=np.int32), np.arange(300) // 7
+    words = np.arange(300, dtype=np.int32)
+    sentences = np.arange(300) // 7
     arguments = words, sentences, np.ones(300, np.float32), 3, seed
     one_by_one = heldout.sample_pairs(*arguments, 10_000)
     together = heldout.sample_pairs(*arguments, 10_000, per_context=False)

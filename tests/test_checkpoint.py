@@ -163,7 +163,8 @@ def test_a_run_killed_while_it_deletes_its_states_is_still_known(tmp_path, monke
     writing = checkpoints_of(tmp_path / "out")
     for _ in range(2):
         writing.take(a_state()[0], wait=True)
-    deleted, delete = [], Path.unlink
+    deleted = []
+    delete = Path.unlink
     monkeypatch.setattr(
         Path, "unlink", lambda path, **options: (deleted.append(path.name), delete(path, **options))
     )
@@ -182,7 +183,7 @@ def test_a_new_run_does_not_overwrite_the_state_of_another(tmp_path):
     assert not checkpoints_of(tmp_path / "out", overwrite=True).is_resuming
 
 
-def test_a_run_resumes_with_its_own_arguments_and_data_alone(tmp_path):
+def test_a_run_resumes_only_with_the_same_arguments_and_data(tmp_path):
     state = left_behind(tmp_path / "out", {"corpus": [1, 2]}, typed={"dim": 8})
     with refused(None, "dim", "resume", kind=DataError):
         checkpoints_of(tmp_path / "out", resume=True, typed={"dim": 9})
@@ -303,12 +304,12 @@ class Counting(Strategy):
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("tells", [True, False])
 def test_checkpoints_are_written_while_training_continues(tmp_path, threads, tells):
-    seen, epochs = [], []
+    progress_and_steps, epochs = [], []
 
     class Watching(Checkpoints):
         def take(self, state, wait=False):
             values = state.snapshot()
-            seen.append((int(values["done"].sum()), values["trainer.next_step"]))
+            progress_and_steps.append((int(values["done"].sum()), values["trainer.next_step"]))
             super().take(state, wait)
 
     strategy = Counting(threads)
@@ -323,8 +324,8 @@ def test_checkpoints_are_written_while_training_continues(tmp_path, threads, tel
     )
     assert (strategy.done == 1).all()
     assert outcome.tally.words == 200
-    assert seen
-    assert all(trained == taken for trained, taken in seen)
+    assert progress_and_steps
+    assert all(trained == taken for trained, taken in progress_and_steps)
     assert epochs == ([(epoch, 50) for epoch in range(4)] if tells else [])
     checkpoints.remove()
     assert not checkpoints.folder.exists()
@@ -339,7 +340,7 @@ def command_of(run, corpus, output):
 
 
 @pytest.fixture(scope="module")
-def whole(home, two_topics):
+def uninterrupted(home, two_topics):
     """The models of runs that were left alone."""
     files = {}
 
@@ -358,7 +359,7 @@ def newest(folder):
 
 
 @pytest.mark.parametrize("run", RUNS)
-def test_a_killed_run_resumes_to_the_very_model(run, home, two_topics, whole):
+def test_a_killed_run_resumes_to_the_very_model(run, home, two_topics, uninterrupted):
     output = f"killed-{run}"
     command = command_of(run, two_topics, output)
     for attempt, moment in (
@@ -366,27 +367,29 @@ def test_a_killed_run_resumes_to_the_very_model(run, home, two_topics, whole):
         ([*command, "--resume"], "before"),
         ([*command, "--resume"], "after"),
     ):
-        code, printed = end_at_a_checkpoint(attempt, home, signal.SIGKILL, moment)
-        assert code == -signal.SIGKILL, printed
+        code, log = end_at_a_checkpoint(attempt, home, signal.SIGKILL, moment)
+        assert code == -signal.SIGKILL, log
         assert not (home / output).exists()
     assert newest(home / f"{output}.checkpoint") == 2
-    done = embedx_run(home, "resume", output)
-    assert "resumed from" in done.stderr
-    assert done.stdout.startswith(str(home / output))
-    assert arrays_of(home / output) == whole(run)
+    completed = embedx_run(home, "resume", output)
+    assert "resumed from" in completed.stderr
+    assert completed.stdout.startswith(str(home / output))
+    assert arrays_of(home / output) == uninterrupted(run)
     assert not (home / f"{output}.checkpoint").exists()
 
 
 @pytest.mark.parametrize("run", PREPARED)
-def test_a_killed_run_resumes_with_the_arrays_fitted_before_training(run, home, two_topics, whole):
-    whole("train")  # the model that one of them starts from
+def test_a_killed_run_resumes_with_the_arrays_fitted_before_training(
+    run, home, two_topics, uninterrupted
+):
+    uninterrupted("train")  # the model that one of them starts from
     output = f"killed-{run}"
-    code, printed = end_at_a_checkpoint(command_of(run, two_topics, output), home, signal.SIGKILL)
-    assert code == -signal.SIGKILL, printed
-    done = embedx_run(home, "resume", output)
-    assert "resumed from" in done.stderr
-    assert arrays_of(home / output) == whole(run)
-    assert whole(run)[FILE_WRITTEN[run]]
+    code, log = end_at_a_checkpoint(command_of(run, two_topics, output), home, signal.SIGKILL)
+    assert code == -signal.SIGKILL, log
+    completed = embedx_run(home, "resume", output)
+    assert "resumed from" in completed.stderr
+    assert arrays_of(home / output) == uninterrupted(run)
+    assert uninterrupted(run)[FILE_WRITTEN[run]]
 
 
 STOPPED = [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
@@ -395,23 +398,25 @@ if hasattr(signal, "SIGHUP"):
 
 
 @pytest.mark.parametrize(("sent", "code"), STOPPED)
-def test_an_interrupted_run_leaves_a_model_and_its_state(sent, code, home, two_topics, whole):
+def test_an_interrupted_run_leaves_a_model_and_its_state(
+    sent, code, home, two_topics, uninterrupted
+):
     output = f"stopped-{code}"
     command = command_of("train", two_topics, output)
-    ended, printed = end_at_a_checkpoint(command, home, sent)
+    ended, log = end_at_a_checkpoint(command, home, sent)
     assert ended == code
-    assert f"embedx resume {home / output}" in printed
+    assert f"embedx resume {home / output}" in log
     assert json.loads((home / output / "model.json").read_text())["facts"]["interrupted"]
     again = embedx_run(home, *command, check=False)
     assert again.returncode == 2
     assert "--resume" in again.stderr.splitlines()[-1]
     embedx_run(home, *command, "--resume")
-    assert arrays_of(home / output) == whole("train")
+    assert arrays_of(home / output) == uninterrupted("train")
     assert not json.loads((home / output / "model.json").read_text())["facts"]["interrupted"]
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="the system has no such signal")
-def test_a_signal_that_is_ignored_from_the_start_stays_ignored(home, two_topics, whole):
+def test_a_signal_that_is_ignored_from_the_start_stays_ignored(home, two_topics, uninterrupted):
     """As under nohup."""
     words = [str(int(signal.SIGHUP)), "after", *command_of("train", two_topics, "nohup")]
     code = f"import signal\nsignal.signal(signal.SIGHUP, signal.SIG_IGN)\n{ENDED}"
@@ -419,7 +424,7 @@ def test_a_signal_that_is_ignored_from_the_start_stays_ignored(home, two_topics,
         *words, "--checkpoint-every", "0.01s", cwd=home, env=environment(home), code=code
     )
     assert embedx.returncode == 0
-    assert arrays_of(home / "nohup") == whole("train")
+    assert arrays_of(home / "nohup") == uninterrupted("train")
 
 
 def test_a_corpus_that_changed_is_refused(home, two_topics, tmp_path):
@@ -428,9 +433,9 @@ def test_a_corpus_that_changed_is_refused(home, two_topics, tmp_path):
     command = command_of("train", corpus, "changed")
     end_at_a_checkpoint(command, home, signal.SIGKILL)
     corpus.write_text(two_topics.read_text() + "and one more line\n")
-    done = embedx_run(home, "resume", "changed", check=False)
-    assert done.returncode == 2
-    assert "corpus changed since" in done.stderr.splitlines()[-1]
+    completed = embedx_run(home, "resume", "changed", check=False)
+    assert completed.returncode == 2
+    assert "corpus changed since" in completed.stderr.splitlines()[-1]
     assert newest(home / "changed.checkpoint") > 0
 
 
@@ -452,12 +457,12 @@ main()
 
 
 def test_on_a_file_system_that_fills_up_the_last_checkpoint_is_left(
-    home, two_topics, whole, tmp_path
+    home, two_topics, uninterrupted, tmp_path
 ):
     pytest.importorskip("resource")
     words = [*command_of("train", two_topics, "full"), "--checkpoint-every", "0.01s"]
     setting = environment(home) | {"TMPDIR": str(tmp_path), "PYTHONPATH": str(forked.ROOT)}
-    done = subprocess.run(  # whose streams are no files
+    completed = subprocess.run(  # whose streams are no files
         [sys.executable, "-c", FULL, *words],
         cwd=home,
         env=setting,
@@ -465,9 +470,9 @@ def test_on_a_file_system_that_fills_up_the_last_checkpoint_is_left(
         text=True,
         check=False,
     )
-    assert done.returncode == 2
-    assert lines_with(done.stderr, "warning: ", "full.checkpoint", "File too large")
-    last = done.stderr.splitlines()[-1]
+    assert completed.returncode == 2
+    assert lines_with(completed.stderr, "warning: ", "full.checkpoint", "File too large")
+    last = completed.stderr.splitlines()[-1]
     assert last.startswith(f"embedx: {home / 'full'}: ")
     assert "File too large" in last
     assert f"{tmp_path} (File too large), " in last
@@ -479,7 +484,7 @@ def test_on_a_file_system_that_fills_up_the_last_checkpoint_is_left(
     ]
     assert not list(tmp_path.iterdir())
     embedx_run(home, "resume", "full")
-    assert arrays_of(home / "full") == whole("train")
+    assert arrays_of(home / "full") == uninterrupted("train")
 
 
 def test_a_model_that_cannot_be_written_is_saved_among_the_temporary_files(tmp_path, monkeypatch):
@@ -574,19 +579,19 @@ def test_checkpoints_are_pruned_though_one_cannot_be_written(tmp_path, monkeypat
     ],
 )
 def test_a_description_of_a_run_is_checked_before_anything_is_done(
-    change, quoted, here, monkeypatch
+    change, quoted, workdir, monkeypatch
 ):
-    left_behind(here / "out")
-    file = here / "out.checkpoint" / "run.json"
+    left_behind(workdir / "out")
+    file = workdir / "out.checkpoint" / "run.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | change))
     with refused_data(str(file), quoting=quoted):
         training.resume(Path("out"))
 
 
 @pytest.mark.skipif(not hasattr(os, "getuid"), reason="there are no permissions of this kind")
-def test_a_run_on_a_cluster_is_not_resumed_from_what_others_can_write(here):
-    left_behind(here / "out", typed={"cluster": "ray://evil:10001"})
-    file = here / "out.checkpoint" / "run.json"
+def test_a_cluster_run_is_not_resumed_from_files_that_others_can_write(workdir):
+    left_behind(workdir / "out", typed={"cluster": "ray://evil:10001"})
+    file = workdir / "out.checkpoint" / "run.json"
     file.chmod(0o666)
     with refused(kind=DataError, file=file):
         training.resume(Path("out"))
@@ -596,32 +601,32 @@ def test_a_run_on_a_cluster_is_not_resumed_from_what_others_can_write(here):
         training.resume(Path("out"))
 
 
-def test_a_checkpoint_that_was_moved_resumes_where_it_is(here, monkeypatch):
-    left_behind(here / "out")
-    (here / "new").mkdir()
-    (here / "out.checkpoint").rename(here / "new" / "out.checkpoint")
+def test_a_checkpoint_that_was_moved_resumes_where_it_is(workdir, monkeypatch):
+    left_behind(workdir / "out")
+    (workdir / "new").mkdir()
+    (workdir / "out.checkpoint").rename(workdir / "new" / "out.checkpoint")
     called = []
     monkeypatch.setattr("embedx.cli.training_runs.train_and_print", called.append)
     training.resume(Path("new/out.checkpoint"))
-    assert called[0].output == here / "new" / "out"
+    assert called[0].output == workdir / "new" / "out"
     assert called[0].resume
 
 
 @pytest.mark.parametrize("name", ["/", "loop"])
-def test_invalid_names_of_an_output_get_one_line(name, here):
-    os.symlink("loop", here / "loop")
+def test_invalid_names_of_an_output_get_one_line(name, workdir):
+    os.symlink("loop", workdir / "loop")
     with pytest.raises(DataError):
         training.resume(Path(name))
     with pytest.raises(DataError):
         embedx.train([["a", "b"]], output=name)
 
 
-def test_undecodable_file_names_of_a_run_are_restored_exactly(here):
+def test_undecodable_file_names_of_a_run_are_restored_exactly(workdir):
     name = os.fsdecode(b"caf\xe9")
-    left_behind(here / name, corpora=[name])
-    arguments = run_command.read_command(here / name).arguments
+    left_behind(workdir / name, corpora=[name])
+    arguments = run_command.read_command(workdir / name).arguments
     assert [os.fsencode(argument) for argument in arguments["corpora"]] == [b"caf\xe9"]
-    json.loads((here / f"{name}.checkpoint" / "run.json").read_bytes().decode("utf-8"))
+    json.loads((workdir / f"{name}.checkpoint" / "run.json").read_bytes().decode("utf-8"))
 
 
 @pytest.mark.parametrize(("encoding", "name"), [("ascii", "caf\udcc3\udca9"), ("utf-8", "café")])

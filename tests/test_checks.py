@@ -56,7 +56,7 @@ def test_indices_below_0_or_beyond_the_range_are_wrong():
     assert "float64" in checks.wrong_indices(np.array([1.0]), 5)
 
 
-def test_an_order_has_each_number_once():
+def test_an_order_is_a_permutation():
     assert checks.wrong_order(np.array([2, 0, 1]), 3) == ""
     assert "twice" in checks.wrong_order(np.array([2, 0, 0]), 3)
     assert checks.wrong_order(np.array([2, 0]), 3)
@@ -121,7 +121,8 @@ def test_a_graph_of_arrays_is_checked(changed):
 @pytest.mark.parametrize("method", ["fit", "partial_fit", "predict", "top_k"])
 def test_sparse_features_that_lead_out_of_their_arrays_are_refused(change, method):
     exceptions = pytest.importorskip("sklearn.exceptions")
-    x, y = csr_matrix(np.eye(8, dtype=np.float32) + 1), np.arange(8) % 2
+    x = csr_matrix(np.eye(8, dtype=np.float32) + 1)
+    y = np.arange(8) % 2
     estimator = embedx.SoftmaxClassifier(max_iterations=3)
     if method in ("predict", "top_k"):
         with pytest.warns(exceptions.ConvergenceWarning):

@@ -129,7 +129,7 @@ def test_same_seed_same_bytes(objective, kind):
 
 
 @EVERY_OBJECTIVE
-def test_examples_without_labels_are_passed_over(objective):
+def test_examples_without_labels_are_skipped(objective):
     data = DATA["sparse"][0]
     some = [data.labels[i].tolist() if i % 3 else [] for i in range(len(data))]
     sparse = dataclasses.replace(data, labels=Labels.of_rows(some))
@@ -165,10 +165,8 @@ def test_free_scores_learn_the_frequencies_although_repeated_draws_count_once(ne
             and "unigram" in objective.samplers()
         ):
             for replacement in (True, False):
-                objective_settings, options = (
-                    objective.Settings(negatives=negatives),
-                    {"batch_size": 50, "epochs": 20, "calibration": 0.0},
-                )
+                objective_settings = objective.Settings(negatives=negatives)
+                options = {"batch_size": 50, "epochs": 20, "calibration": 0.0}
                 trained = run(
                     objective,
                     "sparse",
@@ -205,7 +203,7 @@ def test_biases_may_start_where_they_predict_the_frequencies(name):
 
 
 @pytest.mark.parametrize("loss", ["logistic", "squared-hinge"])
-def test_where_each_label_has_a_probability_by_itself_biases_start_there(loss):
+def test_biases_of_independent_labels_start_at_their_frequencies(loss):
     rows = [[k for k in range(5) if i < COUNTS[k]] for i in range(250)]
     data = Labeled(np.zeros((250, 1), np.float32), Labels.of_rows(rows), 5)
     ova = OBJECTIVES["ova"]
@@ -246,14 +244,14 @@ def test_drawing_all_rows_equals_the_sampler_all(objective, monkeypatch):
             if sampler in objective.samplers():
                 monkeypatch.setattr(steps, "SMALL_STEP", small_step)
                 models.append(run(objective, kind, data, settings, sampler=sampler, **options))
-        there, *others = models
+        first_run, *others = models
         for other in others:
             assert other.outcome.tally.mean_loss == pytest.approx(
-                there.outcome.tally.mean_loss, rel=1e-3
+                first_run.outcome.tally.mean_loss, rel=1e-3
             )
             for name, array in other.classifier.arrays.items():
                 np.testing.assert_allclose(
-                    array, there.classifier.arrays[name], rtol=1e-3, atol=1e-3, err_msg=name
+                    array, first_run.classifier.arrays[name], rtol=1e-3, atol=1e-3, err_msg=name
                 )
 
 
@@ -301,8 +299,14 @@ def test_labels_not_in_training_count_as_mistakes_or_are_left_out():
         run(REPRESENTATIVES["columns"], data=data, unseen=unseen).classifier
         for unseen in ("keep", "drop")
     )
-    kept, dropped = keep.evaluate(test), drop.evaluate(test)
-    assert (kept["n"], kept["left_out"], kept["n_without_labels"], kept["n_unknown"]) == (
+    with_unlabeled = keep.evaluate(test)
+    dropped = drop.evaluate(test)
+    assert (
+        with_unlabeled["n"],
+        with_unlabeled["left_out"],
+        with_unlabeled["n_without_labels"],
+        with_unlabeled["n_unknown"],
+    ) == (
         32,
         0,
         8,
@@ -314,7 +318,7 @@ def test_labels_not_in_training_count_as_mistakes_or_are_left_out():
         dropped["n_without_labels"],
         dropped["n_unknown"],
     ) == (16, 24, 0, 0)
-    assert kept["accuracy"] < dropped["accuracy"]
+    assert with_unlabeled["accuracy"] < dropped["accuracy"]
     labels, rows_kept = drop.tested_labels(test.labels)
     assert rows_kept[:4].tolist() == [0, 2, 5, 7]
     assert labels.ids[:4].tolist() == [0, 1, 0, 1]
@@ -349,9 +353,10 @@ def test_measures_of_the_watcher_are_recorded_in_the_history():
 def test_validation_does_not_change_the_model():
     assert bytes_of(watched(epochs=2)) == bytes_of(watched(lambda *about: {}, epochs=2))
     # decay paid more often
-    alone, watched_over = watched(epochs=2, l2=1e-2), watched(lambda *about: {}, epochs=2, l2=1e-2)
+    unwatched = watched(epochs=2, l2=1e-2)
+    watched_over = watched(lambda *about: {}, epochs=2, l2=1e-2)
     np.testing.assert_allclose(
-        watched_over.classifier.arrays["output"], alone.classifier.arrays["output"], atol=1e-5
+        watched_over.classifier.arrays["output"], unwatched.classifier.arrays["output"], atol=1e-5
     )
 
 
@@ -364,15 +369,15 @@ def test_the_best_epoch_is_kept_and_patience_ends_the_training(monkeypatch):
         "evaluate",
         lambda *args, **options: metrics | {"ndcg@5": next(values)},
     )
-    seen = []
+    outputs = []
 
     def watch(classifier, epoch, seconds):
-        seen.append(classifier.arrays["output"].copy())
+        outputs.append(classifier.arrays["output"].copy())
         return {}
 
     trained = watched(watch, validation="0.2", epochs=20, patience=3)
-    assert len(seen) == 5
-    assert (trained.classifier.arrays["output"] == seen[1]).all()
+    assert len(outputs) == 5
+    assert (trained.classifier.arrays["output"] == outputs[1]).all()
     assert [entry["validation"]["ndcg@5"] for entry in trained.classifier.facts["history"]] == [
         0.1,
         0.5,
@@ -383,7 +388,7 @@ def test_the_best_epoch_is_kept_and_patience_ends_the_training(monkeypatch):
     monkeypatch.undo()
     # not the scores of the last epoch
     log_p = next(trained.classifier.blocks(TOPICS[1].features))[1]
-    z = TOPICS[1].features @ seen[1].T + trained.classifier.arrays["bias"]
+    z = TOPICS[1].features @ outputs[1].T + trained.classifier.arrays["bias"]
     np.testing.assert_allclose(log_p, trained.classifier.log_probability(z), atol=1e-5)
     assert evaluate(trained.classifier, TOPICS[1])["p@1"] > 0.3
 
@@ -483,14 +488,14 @@ def test_a_loaded_model_predicts_the_same_and_probabilities_sum_to_one(objective
 def test_predictions_do_not_depend_on_blocks_and_threads(kind, monkeypatch):
     classifier = run(REPRESENTATIVES["columns"], kind, epochs=1).classifier
     features = DATA[kind][1].features
-    whole = classifier.log_probability(classifier.scores(classifier.prepared(features)))
+    all_at_once = classifier.log_probability(classifier.scores(classifier.prepared(features)))
     best = [next(classifier.iter_top_k(features, k)) for k in (1, 3, 100)]
     monkeypatch.setattr(scores, "BLOCK_FLOATS", 7 * len(classifier.counts))
     slices, parts = zip(*classifier.blocks(features, threads=3), strict=True)
     assert [(part.start, part.stop) for part in slices] == [
         (i, min(i + 7, 200)) for i in range(0, 200, 7)
     ]
-    np.testing.assert_allclose(np.concatenate(parts), whole, atol=1e-5)
+    np.testing.assert_allclose(np.concatenate(parts), all_at_once, atol=1e-5)
     for k, (ids, p) in zip((1, 3, 100), best, strict=True):
         in_parts = list(classifier.iter_top_k(features, k, threads=3))
         # ties may fall either way
@@ -498,7 +503,7 @@ def test_predictions_do_not_depend_on_blocks_and_threads(kind, monkeypatch):
         np.testing.assert_allclose(np.concatenate([part[1] for part in in_parts]), p, rtol=1e-4)
         assert ids.shape == (200, min(k, classifier.n_labels))
         assert (np.diff(p, axis=1) <= 0).all()
-    assert (ids[:, 0] == whole.argmax(axis=1)).mean() > 0.99
+    assert (ids[:, 0] == all_at_once.argmax(axis=1)).mean() > 0.99
 
 
 def test_features_of_another_width_are_refused():

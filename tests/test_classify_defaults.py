@@ -95,7 +95,8 @@ def test_features_on_another_scale_train_alike():
 
 
 def test_counts_are_weighted_alike_in_training_and_prediction(tmp_path):
-    rng, options = np.random.default_rng(0), {"epochs": 3, "threads": 1, "seed": 7}
+    rng = np.random.default_rng(0)
+    options = {"epochs": 3, "threads": 1, "seed": 7}
     counts = Labeled(
         csr_matrix(rng.poisson(0.4, (90, 12)), dtype=np.float32),
         Labels.single(rng.integers(0, 3, 90)),
@@ -115,18 +116,18 @@ def test_counts_are_weighted_alike_in_training_and_prediction(tmp_path):
     assert trained.settings["scaling"] == "tf-idf"
     assert any("--scaling tf-idf" in note for note in progress.notes)
     loaded = load(trained.save(tmp_path / "model"))
-    few = counts.features[:5]
+    first_rows = counts.features[:5]
     for (_, scores), (_, other) in zip(
-        loaded.blocks(few), same.blocks(weighted.features[:5]), strict=True
+        loaded.blocks(first_rows), same.blocks(weighted.features[:5]), strict=True
     ):
         np.testing.assert_allclose(scores, other, rtol=1e-5, atol=1e-6)
     kept = train(
         counts, SOFTMAX(SOFTMAX.Settings()), ClassifySettings(scaling="none", **options)
     ).classifier
-    assert kept.prepared(few) is few
+    assert kept.prepared(first_rows) is first_rows
 
 
-def test_an_objective_declares_defaults_by_what_output_rows_meet():
+def test_an_objective_may_declare_defaults_by_kind_of_input():
     class Declares(SOFTMAX):
         label_defaults = {"learning_rate": ByInput(1.0, 0.5, 0.25), "bias": "zero"}  # noqa: RUF012
 

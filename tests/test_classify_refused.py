@@ -115,7 +115,8 @@ def test_options_that_do_not_apply_are_refused(case):
 
 
 def test_data_without_anything_to_learn_are_refused(tmp_path):
-    objective, none = REPRESENTATIVES["columns"], Labels.of_rows([[]] * 40)
+    objective = REPRESENTATIVES["columns"]
+    none = Labels.of_rows([[]] * 40)
     with refused_data("training data"):
         run(objective, data=dataclasses.replace(TINY, labels=none))
     (tmp_path / "rows.txt").write_text("1 8 6\n 0:1\n")
@@ -140,7 +141,7 @@ def test_a_batch_size_is_a_number_or_all():
     )
 
 
-def test_what_does_not_fit_in_memory_is_refused_with_the_numbers_and_a_remedy(monkeypatch):
+def test_models_too_large_for_memory_are_refused_with_the_bytes_and_a_remedy(monkeypatch):
     monkeypatch.setattr("embedx.runtime.memory.available_memory", lambda: 30_000_000)
     monkeypatch.setattr("embedx.classification.optimum.available_memory", lambda: 30_000_000)
     wide = Labeled(csr_matrix((40, 1_000_000), dtype=np.float32), TINY.labels, 6)
@@ -172,7 +173,7 @@ def test_ids_that_are_too_large_are_refused_before_memory_is_allocated(monkeypat
     assert raised.value.file == "the training data"
 
 
-def test_memory_of_a_step_is_counted_where_all_rows_compete(monkeypatch):
+def test_the_memory_plan_counts_the_scores_of_a_minibatch_with_all_labels(monkeypatch):
     """The scores of a minibatch, beside the weights, the state of Adagrad, and the best weights so
     far.
     """
@@ -225,14 +226,14 @@ def test_options_with_an_effect_are_taken():
         check_given(typed, ClassifySettings.from_options(typed), columns())
 
 
-def test_settings_of_a_tree_are_refused_where_weights_are_chosen_otherwise():
+def test_settings_of_a_label_tree_are_refused_if_weights_are_not_a_tree():
     dense = Labeled(np.ones((4, 2), np.float32), Labels.single(np.array([0, 1, 0, 1])), 2)
     with refused("trees", "weights", kind=InapplicableError):
         objective = OBJECTIVES["softmax"]
         resolved(ClassifySettings(trees=3), objective(objective.Settings()), dense)
 
 
-def test_weights_that_are_asked_for_decide_the_objective():
+def test_the_default_objective_depends_on_the_weights_option():
     features = csr_matrix(np.eye(4, dtype=np.float32))
     data = Labeled(features, Labels.single(np.array([0, 1, 0, 1])), 2)
     for weights in ("sparse", "tree"):
@@ -253,7 +254,7 @@ def hinge():
 
 
 @pytest.mark.parametrize("name", ["trees", "beam", "leaf_size", "arity", "weight_threshold"])
-def test_settings_of_other_weights_are_refused_although_given_with_their_defaults(name):
+def test_settings_of_other_weights_are_refused_even_at_their_default_values(name):
     settings = ClassifySettings(optimizer="lbfgs", sampler="all")
     assert resolved(settings, hinge(), SPARSE_ROWS, frozenset()).weights == "dense"
     with refused(name, "weights", kind=InapplicableError):
@@ -261,7 +262,7 @@ def test_settings_of_other_weights_are_refused_although_given_with_their_default
 
 
 @pytest.mark.parametrize("name", ["schedule", "decay", "gradient_scale", "initial_gradient"])
-def test_settings_of_steps_are_refused_with_dcd_although_given_with_their_defaults(name):
+def test_settings_of_gradient_steps_are_refused_with_dcd_even_at_their_default_values(name):
     settings = ClassifySettings(optimizer="dcd", weights="sparse")
     assert resolved(settings, hinge(), SPARSE_ROWS, frozenset()).optimizer == "dcd"
     with refused(name, "optimizer"):

@@ -10,7 +10,7 @@ from embedx import SoftmaxClassifier
 from embedx.classification.classifier import load
 from embedx.errors import InapplicableError
 from embedx.labeled.read import read
-from tests.support.commands import invoke as run
+from tests.support.commands import invoke as run, words_of
 from tests.support.notes import lines_with
 from tests.support.refusals import refused
 
@@ -35,7 +35,7 @@ def tickets(rng, topics, n):
 
 
 @pytest.fixture
-def place(tmp_path, monkeypatch):
+def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "train.txt").write_text(TEXT)
     (tmp_path / "more.txt").write_text(MORE)
@@ -47,9 +47,10 @@ def trained(*options):
     return load("m")
 
 
-def test_a_classifier_continues_as_by_partial_fit(place):
+def test_a_classifier_continues_as_by_partial_fit(folder):
     rng = np.random.default_rng(0)
-    x, y = random_rows(200, 30, 0.2, "csr", np.float32, rng=rng), rng.integers(0, 5, 200)
+    x = random_rows(200, 30, 0.2, "csr", np.float32, rng=rng)
+    y = rng.integers(0, 5, 200)
     y[:5] = y[100:105] = range(5)
     plain = {"optimizer": "sgd", "learning_rate": 0.5, "batch_size": 10}
     fitted = SoftmaxClassifier("softmax", **plain, epochs=2, random_state=3).fit(x[:100], y[:100])
@@ -60,7 +61,7 @@ def test_a_classifier_continues_as_by_partial_fit(place):
         )
         for label, row in zip(y[100:], x[100:], strict=True)
     ]
-    (place / "rows.txt").write_text("\n".join(lines) + "\n")
+    (folder / "rows.txt").write_text("\n".join(lines) + "\n")
     options = (
         "--epochs 1 --schedule constant --learning-rate 0.5 --batch-size 10 --seed 5 --threads 1"
         " --calibration 0 --set anchored=no"
@@ -82,7 +83,7 @@ def test_a_classifier_continues_as_by_partial_fit(place):
         ["--objective", "ova", "--weights", "sparse", "--optimizer", "adagrad", "--bias", "none"],
     ],
 )
-def test_new_labels_are_learned_and_old_ones_kept(place, options):
+def test_new_labels_are_learned_and_old_ones_kept(folder, options):
     before = trained(*options)
     run("classify", "more.txt", "--start", "m", "--output", "m", "--overwrite", "--threads", "1")
     after = load("m")
@@ -95,7 +96,7 @@ def test_new_labels_are_learned_and_old_ones_kept(place, options):
         assert np.mean(next(after.iter_top_k(data.features, 1))[0][:, 0] == data.labels.ids) > 0.95
 
 
-def test_settings_of_the_model_are_named_in_one_line(place, capsys):
+def test_settings_of_the_model_are_named_in_one_line(folder, capsys):
     trained("--objective", "softmax", "--scaling", "tf-idf")
     capsys.readouterr()
     run("classify", "more.txt", "--start", "m", "--output", "n", "--epochs", "2")
@@ -110,15 +111,16 @@ def test_settings_of_the_model_are_named_in_one_line(place, capsys):
 @pytest.mark.parametrize(
     "options", [[], ["--hidden", "8"], ["--hidden", "8", "--scaling", "tf-idf"]]
 )
-def test_labels_of_the_model_get_the_mean_of_old_and_trained_weights(place, options):
+def test_labels_of_the_model_get_the_mean_of_old_and_trained_weights(folder, options):
     before = trained("--objective", "softmax", *options)
-    (place / "good.txt").write_text(
+    (folder / "good.txt").write_text(
         "__label__good nice a film\n" * 40 + "__label__odd strange a plot\n" * 40
     )
     again = ["good.txt", "--start", "m", "--threads", "1", "--calibration", "0"]
     run("classify", *again, "--set", "anchored=no", "--output", "plain")
     run("classify", *again, "--output", "anchored")
-    plain, anchored = load("plain").arrays, load("anchored").arrays
+    plain = load("plain").arrays
+    anchored = load("anchored").arrays
     # Of 40 old and 40 new rows of "good", of "bad" without new ones, and of all 80 and 80.
     weights = {"good": 40 / 80 if options else np.sqrt(40 / 80), "bad": 80 / 160}
     for label, name in enumerate(weights):
@@ -138,11 +140,11 @@ def test_labels_of_the_model_get_the_mean_of_old_and_trained_weights(place, opti
         np.testing.assert_allclose(anchored["hidden"], mean, atol=1e-5)
 
 
-def test_a_classifier_that_continues_forgets_less_of_its_old_rows(place):
+def test_a_classifier_that_continues_forgets_less_of_its_old_rows(folder):
     rng = np.random.default_rng(0)
-    (place / "old.txt").write_text(tickets(rng, ["tea", "coffee", "tea", "cocoa"], 400))
-    (place / "new.txt").write_text(tickets(rng, ["cocoa"], 60))
-    (place / "test.txt").write_text(tickets(rng, ["tea", "coffee"], 300))
+    (folder / "old.txt").write_text(tickets(rng, ["tea", "coffee", "tea", "cocoa"], 400))
+    (folder / "new.txt").write_text(tickets(rng, ["cocoa"], 60))
+    (folder / "test.txt").write_text(tickets(rng, ["tea", "coffee"], 300))
     options = ["--threads", "1", "--objective", "softmax", "--calibration", "0"]
     run("classify", "old.txt", "--output", "m", *options)
     accuracy = {}
@@ -154,16 +156,17 @@ def test_a_classifier_that_continues_forgets_less_of_its_old_rows(place):
     assert accuracy["yes"] > accuracy["no"] + 0.05
 
 
-def test_the_default_classifier_gets_no_worse_by_new_rows(place):
+def test_the_default_classifier_gets_no_worse_by_new_rows(folder):
     rng = np.random.default_rng(0)
-    (place / "old.txt").write_text(tickets(rng, TOPICS[:3], 400))
-    (place / "new.txt").write_text(tickets(rng, TOPICS[2:], 100))
-    (place / "old-test.txt").write_text(tickets(rng, TOPICS[:3], 300))
-    (place / "new-test.txt").write_text(tickets(rng, TOPICS[2:], 300))
+    (folder / "old.txt").write_text(tickets(rng, TOPICS[:3], 400))
+    (folder / "new.txt").write_text(tickets(rng, TOPICS[2:], 100))
+    (folder / "old-test.txt").write_text(tickets(rng, TOPICS[:3], 300))
+    (folder / "new-test.txt").write_text(tickets(rng, TOPICS[2:], 300))
     as_by_default = ["--objective", "ova", "--loss", "squared-hinge", "--weights", "sparse"]
     run("classify", "old.txt", "--output", "m", "--threads", "1", *as_by_default)
     run("classify", "new.txt", "--start", "m", "--output", "n", "--threads", "1")
-    before, after = load("m"), load("n")
+    before = load("m")
+    after = load("n")
     assert after.settings["weights"] == "sparse"
 
     def accuracies(model):
@@ -176,19 +179,20 @@ def test_the_default_classifier_gets_no_worse_by_new_rows(place):
     assert of_new_now > of_new + 0.3
 
 
-def test_a_classifier_that_continues_with_few_rows_keeps_its_calibration(place):
+def test_a_classifier_that_continues_with_few_rows_keeps_its_calibration(folder):
     rng = np.random.default_rng(0)
-    (place / "old.txt").write_text(tickets(rng, TOPICS[:3], 1200))
-    (place / "new.txt").write_text(tickets(rng, TOPICS[:3], 50))
+    (folder / "old.txt").write_text(tickets(rng, TOPICS[:3], 1200))
+    (folder / "new.txt").write_text(tickets(rng, TOPICS[:3], 50))
     run("classify", "old.txt", "--output", "m", "--threads", "1")
     run("classify", "new.txt", "--start", "m", "--output", "n", "--threads", "1")
-    before, after = load("m"), load("n")
+    before = load("m")
+    after = load("n")
     for name in ("calibration", "familiarity", "coverage"):
         np.testing.assert_array_equal(after.arrays[name], before.arrays[name])
     assert after.facts["temperature"] == before.facts["temperature"]
 
 
-def test_the_best_epoch_of_a_classifier_that_continues_is_anchored(place):
+def test_the_best_epoch_of_a_classifier_that_continues_is_anchored(folder):
     trained("--objective", "softmax")
     again = ["more.txt", "--start", "m", "--threads", "1", "--validation", "train.txt"]
     run("classify", *again, "--set", "patience=1", "--output", "n")
@@ -198,15 +202,16 @@ def test_the_best_epoch_of_a_classifier_that_continues_is_anchored(place):
     assert measured == pytest.approx(max(scores), abs=1e-4)
 
 
-def test_a_loaded_classifier_is_anchored_by_partial_fit_and_a_run_that_goes_on_is_not(place):
+def test_a_loaded_classifier_is_anchored_by_partial_fit_and_a_run_that_goes_on_is_not(folder):
     rng = np.random.default_rng(0)
-    x, y = rng.normal(size=(200, 5)).astype(np.float32), rng.integers(0, 3, 200)
+    x = rng.normal(size=(200, 5)).astype(np.float32)
+    y = rng.integers(0, 3, 200)
     options = {"optimizer": "adagrad", "epochs": 5, "random_state": 1, "n_jobs": 1}
     fitted = SoftmaxClassifier("softmax", **options).fit(x[:100], y[:100])
-    fitted.save(place / "m")
+    fitted.save(folder / "m")
     old = fitted.classifier_.arrays["output"].copy()
-    loaded = SoftmaxClassifier.load(place / "m").partial_fit(x[100:], y[100:])
-    plain = SoftmaxClassifier.load(place / "m").set_params(anchored=False)
+    loaded = SoftmaxClassifier.load(folder / "m").partial_fit(x[100:], y[100:])
+    plain = SoftmaxClassifier.load(folder / "m").set_params(anchored=False)
     plain.partial_fit(x[100:], y[100:])
     moved = [np.abs(model.classifier_.arrays["output"] - old).sum() for model in (loaded, plain)]
     assert 0.6 < moved[0] / moved[1] < 0.8
@@ -219,9 +224,9 @@ def test_a_loaded_classifier_is_anchored_by_partial_fit_and_a_run_that_goes_on_i
     )
 
 
-def test_the_accuracy_before_is_shown_and_a_fall_is_warned_of(place, capsys):
+def test_the_accuracy_before_is_shown_and_a_fall_is_warned_of(folder, capsys):
     trained("--weights", "dense", "--optimizer", "adagrad")
-    (place / "swapped.txt").write_text(
+    (folder / "swapped.txt").write_text(
         TEXT.replace("good", "?").replace("bad", "good").replace("?", "bad")
     )
     again = ["--start", "m", "--threads", "1", "--epochs", "30"]
@@ -233,7 +238,7 @@ def test_the_accuracy_before_is_shown_and_a_fall_is_warned_of(place, capsys):
     assert accuracies.startswith("warning: ")
     assert "--learning-rate or --epochs" in accuracies
     as_by_default = ["--objective", "ova", "--loss", "squared-hinge", "--weights", "sparse"]
-    (place / "many.txt").write_text((place / "swapped.txt").read_text() * 3)
+    (folder / "many.txt").write_text((folder / "swapped.txt").read_text() * 3)
     run("classify", "train.txt", "--output", "s", "--threads", "1", *as_by_default)
     again = ["--start", "s", "--threads", "1"]
     run("classify", "many.txt", "--test", "train.txt", "--output", "worse", "--overwrite", *again)
@@ -242,24 +247,13 @@ def test_the_accuracy_before_is_shown_and_a_fall_is_warned_of(place, capsys):
     assert "--learning-rate" not in accuracies
 
 
-def test_a_fall_that_may_be_chance_is_shown_without_a_warning(place, capsys):
-    (place / "old.txt").write_text(TEXT + "__label__good rare\n" * 3)
-    (place / "new.txt").write_text("__label__bad rare\n" * 60 + TEXT)
-    (place / "test.txt").write_text(TEXT + "__label__good rare\n")
+def test_a_fall_that_may_be_chance_is_shown_without_a_warning(folder, capsys):
+    (folder / "old.txt").write_text(TEXT + "__label__good rare\n" * 3)
+    (folder / "new.txt").write_text("__label__bad rare\n" * 60 + TEXT)
+    (folder / "test.txt").write_text(TEXT + "__label__good rare\n")
     run("classify", "old.txt", "--output", "m", "--threads", "1")
     capsys.readouterr()
-    run(
-        "classify",
-        "new.txt",
-        "--start",
-        "m",
-        "--test",
-        "test.txt",
-        "--output",
-        "n",
-        "--threads",
-        "1",
-    )
+    run(*words_of("classify new.txt --start m --test test.txt --output n --threads 1"))
     messages = capsys.readouterr().err
     assert lines_with(messages, "1.0000 before", "0.9877 now")
     assert "warning" not in messages
@@ -280,22 +274,22 @@ def test_a_fall_that_may_be_chance_is_shown_without_a_warning(place, capsys):
         ("--objective hs", "", ("start", "objective")),
     ],
 )
-def test_models_that_cannot_continue_are_refused_in_one_line(place, first, then, settings):
+def test_models_that_cannot_continue_are_refused_in_one_line(folder, first, then, settings):
     trained("--scaling", "none", *first.split())
     with refused(*settings):
         run("classify", "more.txt", "--start", "m", "--output", "n", *then.split())
-    assert not (place / "n").exists()
+    assert not (folder / "n").exists()
 
 
-def test_the_mean_is_for_models_that_continue(place):
+def test_the_mean_is_for_models_that_continue(folder):
     with refused("anchored", "start", kind=InapplicableError):
         run("classify", "train.txt", "--set", "anchored=no")
     assert "anchored" not in trained().settings
 
 
-def test_a_hidden_layer_starts_from_word_vectors(place):
+def test_a_hidden_layer_starts_from_word_vectors(folder):
     vectors = {"nice": [3.0, 0, 0, 4], "awful": [0, -5.0, 0, 0], "elsewhere": [1, 1, 1, 1]}
-    (place / "v.vec").write_text(
+    (folder / "v.vec").write_text(
         "3 4\n" + "".join(f"{word} {' '.join(map(str, v))}\n" for word, v in vectors.items())
     )
     model = trained("--pretrained", "v.vec", "--learning-rate", "1e-12")
@@ -305,8 +299,8 @@ def test_a_hidden_layer_starts_from_word_vectors(place):
     for word in ("nice", "awful"):
         np.testing.assert_allclose(rows[word], np.array(vectors[word]) * scale, atol=1e-6)
     assert 0 < np.abs(rows["film"]).max() <= 0.5
-    (place / "none.vec").write_text("1 2\nelsewhere 1 2\n")
-    (place / "rows.svm").write_text("a 1:1\nb 2:1\n" * 5)
+    (folder / "none.vec").write_text("1 2\nelsewhere 1 2\n")
+    (folder / "rows.svm").write_text("a 1:1\nb 2:1\n" * 5)
     for line, file, others in (
         ("train.txt --pretrained v.vec --hidden 5", "v.vec", ("hidden",)),
         ("train.txt --pretrained none.vec", "none.vec", ("lowercase",)),

@@ -14,40 +14,28 @@ from embedx.runtime.progress import Reporter
 from embedx.tasks.output import default_output
 from embedx.vectors import formats
 from embedx.vectors.model import WordVectors
-from tests.support.commands import run_command
+from tests.support.commands import run_command, words_of
 from tests.support.needs import needs_gensim
 
 
 @pytest.fixture(scope="module")
 def trained(home, two_topics):
     """`embedx train` on the two-topic corpus: (home, model folder, the completed process)."""
-    done = run_command(
-        home,
-        "train",
-        two_topics,
-        "--dim",
-        20,
-        "--epochs",
-        5,
-        "--sample",
-        0,
-        "--threads",
-        2,
-        "--json",
-    )
-    return home, home / "two-topics.ns.embedx", done
+    options = words_of("--dim 20 --epochs 5 --sample 0 --threads 2 --json")
+    completed = run_command(home, "train", two_topics, *options)
+    return home, home / "two-topics.ns.embedx", completed
 
 
-def test_train_prints_one_json_object_and_progress_goes_elsewhere(trained):
-    _, folder, done = trained
-    printed = json.loads(done.stdout)
-    assert printed["model"] == str(folder)
-    assert printed["objective"] == "ns"
-    assert printed["settings"]["dim"] == 20
-    assert printed["words_trained"] == 5 * printed["corpus_tokens"]
-    assert 0 < printed["final_loss"] < 3
-    assert "dim=20" in done.stderr
-    assert "vocabulary: 16 words" in done.stderr
+def test_train_prints_one_json_object_and_its_progress_to_standard_error(trained):
+    _, folder, completed = trained
+    result = json.loads(completed.stdout)
+    assert result["model"] == str(folder)
+    assert result["objective"] == "ns"
+    assert result["settings"]["dim"] == 20
+    assert result["words_trained"] == 5 * result["corpus_tokens"]
+    assert 0 < result["final_loss"] < 3
+    assert "dim=20" in completed.stderr
+    assert "vocabulary: 16 words" in completed.stderr
 
 
 def test_words_of_one_topic_are_nearest_to_each_other(trained):
@@ -70,7 +58,7 @@ def test_words_of_one_topic_are_nearest_to_each_other(trained):
     assert as_typed["cat"][0]["word"] == neighbours[0][1]
 
 
-def test_a_model_is_described_and_asked_by_standard_input(trained):
+def test_info_describes_a_model_and_queries_are_read_from_standard_input(trained):
     home, folder, _ = trained
     about = json.loads(run_command(home, "info", folder, "--json").stdout)
     assert (about["task"], about["objective"], about["words"]) == ("skipgram", "ns", 16)
@@ -79,13 +67,17 @@ def test_a_model_is_described_and_asked_by_standard_input(trained):
     assert "lowercase" not in about["settings"]
     assert f"final loss\t{about['final_loss']:g}\n" in run_command(home, "info", folder).stdout
 
-    model, lines = embedx.load(folder), "cat\n\ncat dog xyzzy\n"
-    done = run_command(home, "vectors", folder, input=lines)
-    (warning,) = done.stderr.splitlines()
+    model = embedx.load(folder)
+    lines = "cat\n\ncat dog xyzzy\n"
+    completed = run_command(home, "vectors", folder, input=lines)
+    (warning,) = completed.stderr.splitlines()
     assert warning.startswith("warning: ")
     assert warning.endswith(": 1")
     names, rows = zip(
-        *((row[0], np.array(row[1:], float)) for row in map(str.split, done.stdout.splitlines())),
+        *(
+            (row[0], np.array(row[1:], float))
+            for row in map(str.split, completed.stdout.splitlines())
+        ),
         strict=True,
     )
     assert names == ("cat", "cat_dog_xyzzy")
@@ -97,7 +89,7 @@ def test_a_model_is_described_and_asked_by_standard_input(trained):
         np.load(home / "rows.npy"), [rows[0], np.zeros_like(rows[0]), rows[1]], rtol=1e-4, atol=1e-6
     )
 
-    done = run_command(
+    completed = run_command(
         home,
         "nn",
         folder,
@@ -110,8 +102,8 @@ def test_a_model_is_described_and_asked_by_standard_input(trained):
         model.words[0],
         input="cat xyzzy\ndog\n",
     )
-    assert done.stderr.startswith("embedx: xyzzy: not among the 16 words")
-    answers = [line.split("\t") for line in done.stdout.splitlines()]
+    assert completed.stderr.startswith("embedx: xyzzy: not among the 16 words")
+    answers = [line.split("\t") for line in completed.stdout.splitlines()]
     assert [word for word, *_ in answers] == ["cat"] * 3 + ["dog"] * 3
     assert {neighbour for _, neighbour, _ in answers} <= set(model.words[1:8])
     assert all(
@@ -147,44 +139,47 @@ def test_several_files_are_named_after_their_folder(tmp_path):
 
 
 @pytest.mark.parametrize("corpus", ["words.txt", "-"])
-def test_training_on_nothing_is_a_mistake_that_changes_nothing(home, corpus):
+def test_training_on_an_empty_vocabulary_is_refused_and_keeps_the_old_model(home, corpus):
     (home / "words.txt").write_text("a\nb\n" * 9)
-    if not (kept := home / "kept.embedx").exists():
-        WordVectors(["a"], {"input": np.ones((1, 2), np.float32)}, counts=np.array([1])).save(kept)
-    before = {path.name: path.read_bytes() for path in kept.iterdir()}
-    done = run_command(
-        home, "train", corpus, "--output", kept, "--overwrite", check=False, input="a\nb\n" * 9
+    if not (model := home / "kept.embedx").exists():
+        WordVectors(["a"], {"input": np.ones((1, 2), np.float32)}, counts=np.array([1])).save(model)
+    before = {path.name: path.read_bytes() for path in model.iterdir()}
+    completed = run_command(
+        home, "train", corpus, "--output", model, "--overwrite", check=False, input="a\nb\n" * 9
     )
-    assert done.returncode == 2
-    assert not done.stdout
-    assert done.stderr.splitlines()[-1].startswith(f"embedx: {corpus}: ")
-    assert {path.name: path.read_bytes() for path in kept.iterdir()} == before
+    assert completed.returncode == 2
+    assert not completed.stdout
+    assert completed.stderr.splitlines()[-1].startswith(f"embedx: {corpus}: ")
+    assert {path.name: path.read_bytes() for path in model.iterdir()} == before
     assert not list(home.glob("kept.embedx.*"))
 
 
 @needs_gensim
-def test_export_goes_from_format_to_format(trained):
+def test_exports_are_read_and_exported_again(trained):
     home, folder, _ = trained
     words = ["--top", "15", "--vectors", "sum"]
     for step in ([folder, "a.npz", *words], ["a.npz", "a.kv"]):
         assert run_command(home, "export", *step).stdout.splitlines() == [step[1]]
-    done = run_command(home, "export", "a.kv", "a.vec.gz", check=False)
-    assert done.returncode == 2
-    assert "a.kv: this is a pickle" in done.stderr
+    completed = run_command(home, "export", "a.kv", "a.vec.gz", check=False)
+    assert completed.returncode == 2
+    assert "a.kv: this is a pickle" in completed.stderr
     run_command(home, "export", "a.kv", "a.vec.gz", "--trust-pickle")
-    whole, exported = embedx.load(folder), embedx.load(home / "a.vec.gz")
-    assert exported.words == whole.words[:15]
-    np.testing.assert_array_equal(exported.vectors, (whole.vectors + whole.output_vectors)[:15])
-    done = run_command(home, "export", folder, "a.npz", check=False)
-    refusal = done.stderr.splitlines()[-1]
+    original = embedx.load(folder)
+    exported = embedx.load(home / "a.vec.gz")
+    assert exported.words == original.words[:15]
+    np.testing.assert_array_equal(
+        exported.vectors, (original.vectors + original.output_vectors)[:15]
+    )
+    completed = run_command(home, "export", folder, "a.npz", check=False)
+    refusal = completed.stderr.splitlines()[-1]
     assert refusal.startswith("embedx: a.npz: ")
     assert "--overwrite" in refusal
-    printed = " ".join(run_command(home, "export", "--help").stdout.split())
-    assert all(f"`{name}`" in printed for name in formats.FORMATS)
+    help_text = " ".join(run_command(home, "export", "--help").stdout.split())
+    assert all(f"`{name}`" in help_text for name in formats.FORMATS)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "place", "named"),
+    ("arguments", "beginning", "quoted"),
     [
         ("train", "Missing argument ", "CORPORA"),
         ("nn x word --top-k 0", "Invalid value for '--top-k' / '-k': ", " 1;"),
@@ -209,24 +204,23 @@ def test_export_goes_from_format_to_format(trained):
         ("classify FEW --label-names two", "two:3: ", '"zero"'),
     ],
 )
-def test_a_mistake_gets_one_line_exit_code_2_and_leaves_nothing_behind(
-    home, two_topics, arguments, place, named
+def test_an_invalid_command_gets_one_line_and_exit_code_2_and_leaves_no_files(
+    home, two_topics, arguments, beginning, quoted
 ):
     (home / "few.txt").write_text("2 1:1\n0 2:1\n")
     (home / "two").write_text("zero\none\nzero\n")
-    words = [{"TEXT": two_topics, "FEW": "few.txt"}.get(word, word) for word in arguments.split()]
-    output = (
-        ["--output", "mistake"]
-        if len(words) > 1 and words[0] != "nn" and "--output" not in words
-        else []
-    )
-    done = run_command(home, *words, *output, check=False)
-    assert done.returncode == 2, done.stderr
-    *notes, line = done.stderr.splitlines()
-    assert line.startswith(f"embedx: {place}")
-    assert named in line
+    words = words_of(arguments, TEXT=two_topics, FEW="few.txt")
+    if len(words) > 1 and words[0] != "nn" and "--output" not in words:
+        output = ["--output", "mistake"]
+    else:
+        output = []
+    completed = run_command(home, *words, *output, check=False)
+    assert completed.returncode == 2, completed.stderr
+    *notes, line = completed.stderr.splitlines()
+    assert line.startswith(f"embedx: {beginning}")
+    assert quoted in line
     assert not any("Traceback" in note or " examples, " in note for note in notes)
-    assert done.stdout == ""
+    assert completed.stdout == ""
     assert not list(home.glob("mistake*"))
 
 
@@ -244,12 +238,12 @@ def test_a_mistake_gets_one_line_exit_code_2_and_leaves_nothing_behind(
         "export MODEL model.npz",
     ],
 )
-def test_every_command_says_alike_that_there_is_no_model(tmp_path, arguments):
+def test_a_missing_model_gets_the_same_error_from_every_command(tmp_path, arguments):
     (tmp_path / "reviews.embedx").mkdir()
-    words = ["review.embedx" if word == "MODEL" else word for word in arguments.split()]
-    done = run_command(tmp_path, *words, check=False)
-    assert done.returncode == 2
-    line = done.stderr.splitlines()[-1]
+    words = words_of(arguments, MODEL="review.embedx")
+    completed = run_command(tmp_path, *words, check=False)
+    assert completed.returncode == 2
+    line = completed.stderr.splitlines()[-1]
     assert re.match(r"embedx: review.embedx: no such (file or )?model folder; ", line)
     assert "did you mean reviews.embedx?" in line
 
@@ -261,18 +255,8 @@ def test_quiet_shows_warnings_alone_and_verbose_all_settings(home, two_topics):
     )
     command = plain.splitlines()[0]
     assert "epochs=3" in plain.splitlines()
-    typed = [
-        "embedx",
-        "train",
-        str(two_topics),
-        "--objective",
-        "ns",
-        "--output",
-        "it's loud",
-        "--epochs",
-        "3",
-    ]
-    assert shlex.split(command) == typed
+    options = ["--objective", "ns", "--output", "it's loud", "--epochs", "3"]
+    assert shlex.split(command) == ["embedx", "train", str(two_topics), *options]
     assert quiet == ""
     settings = next(line for line in verbose.splitlines() if "epochs=3" in line.split())
     assert {"dim=100", "lowercase=no", "seed=1"} <= set(settings.split())
@@ -284,37 +268,21 @@ def test_quiet_shows_warnings_alone_and_verbose_all_settings(home, two_topics):
 
 
 @pytest.mark.parametrize(
-    ("words", "unit"),
+    ("arguments", "unit"),
     [
-        (["train", "TEXT"], "nats per pair"),
-        (["train", "TEXT", "--objective", "softmax", "--collapsed"], "nats per pair"),
-        (
-            ["classify", "FEW", "--objective", "softmax", "--optimizer", "lbfgs", "--l2", 0.1],
-            "nats per row",
-        ),
-        (
-            [
-                "classify",
-                "FEW",
-                "--objective",
-                "ova",
-                "--loss",
-                "squared-hinge",
-                "--weights",
-                "sparse",
-            ],
-            "per row",
-        ),
+        ("train TEXT", "nats per pair"),
+        ("train TEXT --objective softmax --collapsed", "nats per pair"),
+        ("classify FEW --objective softmax --optimizer lbfgs --l2 0.1", "nats per row"),
+        ("classify FEW --objective ova --loss squared-hinge --weights sparse", "per row"),
     ],
 )
-def test_the_loss_is_the_same_from_the_log_to_the_result(home, two_topics, words, unit):
+def test_the_log_and_the_result_report_the_same_loss(home, two_topics, arguments, unit):
     (home / "few.txt").write_text("0,1 0:1\n1,2 1:1\n3 2:1 3:1\n4,5 3:1\n" * 20)
-    places = {"TEXT": two_topics, "FEW": "few.txt"}
-    words = [places.get(word, word) for word in words]
+    words = words_of(arguments, TEXT=two_topics, FEW="few.txt")
     (home / "log").unlink(missing_ok=True)
     options = ["--epochs", 3] if "lbfgs" not in words else []
     common = [*words, *options, "--threads", 1, "--overwrite", "-o", "one"]
-    printed = json.loads(run_command(home, *common, "--log-json", "log", "--json").stdout)
+    result = json.loads(run_command(home, *common, "--log-json", "log", "--json").stdout)
     events = [json.loads(line) for line in (home / "log").read_text().splitlines()]
     losses = [
         event["loss"]
@@ -323,64 +291,52 @@ def test_the_loss_is_the_same_from_the_log_to_the_result(home, two_topics, words
     ]
     assert (
         {event["loss_unit"] for event in events if event.get("loss") is not None}
-        == {printed["loss_unit"]}
+        == {result["loss_unit"]}
         == {unit}
     )
     if {"lbfgs", "--weights"} & set(words):
-        assert losses[-1] == pytest.approx(printed["final_loss"], rel=1e-6)
-    elif (
-        "--collapsed" not in words
-    ):  # the log has the mean of all, the result that of the last twentieth
-        assert printed["final_loss"] <= losses[-1] <= printed["highest_loss"]
+        assert losses[-1] == pytest.approx(result["final_loss"], rel=1e-6)
+    elif "--collapsed" not in words:
+        # the log has the mean of all, the result that of the last twentieth
+        assert result["final_loss"] <= losses[-1] <= result["highest_loss"]
     else:
-        assert losses[-1] == printed["history"][-2]["loss"]
-    if printed.get("highest_loss") is not None:
-        assert printed["final_loss"] <= 1.000001 * printed["highest_loss"]
+        assert losses[-1] == result["history"][-2]["loss"]
+    if result.get("highest_loss") is not None:
+        assert result["final_loss"] <= 1.000001 * result["highest_loss"]
     if "--weights" not in words:
-        assert printed["final_loss"] < printed["initial_loss"]
+        assert result["final_loss"] < result["initial_loss"]
     if words[0] == "train" and "--collapsed" not in words:
-        assert f"loss {printed['final_loss']:.4f} {unit}" in run_command(home, *common).stdout
+        assert f"loss {result['final_loss']:.4f} {unit}" in run_command(home, *common).stdout
 
 
 def test_without_a_command_the_help_is_shown(home):
-    done = run_command(home, check=False)
-    assert done.returncode == 2
-    assert "Train:" in done.stdout + done.stderr
+    completed = run_command(home, check=False)
+    assert completed.returncode == 2
+    assert "Train:" in completed.stdout + completed.stderr
     assert run_command(home, "--version").stdout.startswith("embedx 0.")
 
 
 def test_an_existing_model_is_kept_unless_overwrite_is_given(trained, two_topics):
     home, folder, _ = trained
     before = (folder / "input.npy").read_bytes()
-    done = run_command(home, "train", two_topics, "--epochs", 1, check=False)
-    assert done.returncode == 2
-    assert "--overwrite" in done.stderr.splitlines()[-1]
+    completed = run_command(home, "train", two_topics, "--epochs", 1, check=False)
+    assert completed.returncode == 2
+    assert "--overwrite" in completed.stderr.splitlines()[-1]
     assert (folder / "input.npy").read_bytes() == before
 
 
 def test_divergence_ends_with_code_3_and_advice(home, two_topics):
-    done = run_command(
+    completed = run_command(
         home, "train", two_topics, "--learning-rate", 1e30, "--output", "diverged", check=False
     )
-    assert done.returncode == 3
-    assert "leave --learning-rate out" in done.stderr.splitlines()[-1]
+    assert completed.returncode == 3
+    assert "leave --learning-rate out" in completed.stderr.splitlines()[-1]
     assert not (home / "diverged").exists()
 
 
 def test_cache_list_and_clear(home, two_topics):
-    run_command(
-        home,
-        "train",
-        two_topics,
-        "--dim",
-        4,
-        "--epochs",
-        1,
-        "--output",
-        "cached",
-        "--cache-dir",
-        "mine",
-    )
+    options = words_of("--dim 4 --epochs 1 --output cached --cache-dir mine")
+    run_command(home, "train", two_topics, *options)
     assert two_topics.name in run_command(home, "cache", "list", "--cache-dir", "mine").stdout
     (about,) = (home / "mine").glob("*/about.json")
     about.write_text("[]")
@@ -417,7 +373,7 @@ def test_cache_list_and_clear(home, two_topics):
 def test_symbolic_links_in_a_loop_are_an_error_of_one_line(tmp_path, words):
     (tmp_path / "loop").symlink_to("loop")
     (tmp_path / "text.txt").write_text("a b " * 50)
-    done = run_command(tmp_path, *words, check=False)
-    assert done.returncode == 2
-    assert "loop" in done.stderr.splitlines()[-1]
-    assert "Traceback" not in done.stderr
+    completed = run_command(tmp_path, *words, check=False)
+    assert completed.returncode == 2
+    assert "loop" in completed.stderr.splitlines()[-1]
+    assert "Traceback" not in completed.stderr

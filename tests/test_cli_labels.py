@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.support.commands import run_command
+from tests.support.commands import run_command, words_of
 from tests.support.notes import lines_with
 
 
@@ -14,29 +14,20 @@ def test_a_recipe_of_labelled_data_is_classified_by_its_name(home):
     (home / "Bibtex" / "bibtex_trSplit.txt").write_text("1\n2\n3\n")
     (home / "Bibtex" / "bibtex_tstSplit.txt").write_text("4\n")
     train, test = (f"bibtex@Bibtex/bibtex_{part}Split.txt" for part in ("tr", "tst"))
-    done = run_command(home, "classify", train, "--epochs", 1, "--test", test, "-q")
-    assert done.stdout.startswith(f"{home}/bibtex_trSplit.")
-    assert done.stdout.count("\n") == 1
+    completed = run_command(home, "classify", train, "--epochs", 1, "--test", test, "-q")
+    assert completed.stdout.startswith(f"{home}/bibtex_trSplit.")
+    assert completed.stdout.count("\n") == 1
 
 
 @pytest.mark.parametrize("layout", ["{0} 1:1\n{1} 2:1\n", "__label__{0} a\n__label__{1} b\n"])
 def test_labels_are_called_by_their_names(home, layout):
     (home / "few.txt").write_text(layout.format(2, 0) * 20)
     (home / "names.txt").write_text("zero\none\ntwo\n")
-    options = [
-        "--label-names",
-        "names.txt",
-        "--epochs",
-        3,
-        "--test",
-        "few.txt",
-        "--output",
-        "named",
-        "--overwrite",
-        "--json",
-    ]
-    done = run_command(home, "classify", "few.txt", *options)
-    assert json.loads(done.stdout)["test"]["accuracy"] == 1
+    options = words_of(
+        "--label-names names.txt --epochs 3 --test few.txt --output named --overwrite --json"
+    )
+    completed = run_command(home, "classify", "few.txt", *options)
+    assert json.loads(completed.stdout)["test"]["accuracy"] == 1
     (home / "few.txt").write_text(layout.format(2, 0) * 20 + "\n")  # a line more, for `paste`
     best = [
         line.split("\t")[0]
@@ -75,12 +66,12 @@ def test_two_classifiers_are_scored_on_the_same_test_rows(home):
 def test_rows_without_labels_are_reported_and_count_in_no_measure(home):
     (home / "half.txt").write_text("0 1:1\n1 2:1\n 1:1\n" * 20)
     options = ["--epochs", 3, "--test", "half.txt", "--output", "half", "--overwrite"]
-    done = run_command(home, "classify", "half.txt", *options)
-    assert "20 of 60 training rows" in done.stderr
-    assert "20 of 60 test rows" in done.stderr
-    assert "accuracy 1.0000" in done.stdout
-    assert "p@1 1.0000" in done.stdout
-    assert done.stdout.endswith(", 40 labelled test rows\n")
+    completed = run_command(home, "classify", "half.txt", *options)
+    assert "20 of 60 training rows" in completed.stderr
+    assert "20 of 60 test rows" in completed.stderr
+    assert "accuracy 1.0000" in completed.stdout
+    assert "p@1 1.0000" in completed.stdout
+    assert completed.stdout.endswith(", 40 labelled test rows\n")
 
 
 @pytest.mark.parametrize(("objective", "is_noted"), [("margin", True), ("softmax", False)])
@@ -99,6 +90,8 @@ def test_scores_that_are_no_probabilities_are_noted(home, objective, is_noted):
     trained = run_command(home, "classify", "few.txt", *options)
     predicted = run_command(home, "predict", f"few.{objective}.embedx", "few.txt")
     tested = run_command(home, "eval", f"few.{objective}.embedx", "--test", "few.txt")
-    for done in (trained, predicted, tested):
-        assert bool(lines_with(done.stderr, "margin", "no probabilities")) == is_noted, done.stderr
-        assert "no probabilities" not in done.stdout
+    for completed in (trained, predicted, tested):
+        assert bool(lines_with(completed.stderr, "margin", "no probabilities")) == is_noted, (
+            completed.stderr
+        )
+        assert "no probabilities" not in completed.stdout

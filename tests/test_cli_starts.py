@@ -11,6 +11,7 @@ import pytest
 
 import embedx
 from embedx.cli.app import application
+from tests.support.commands import words_of
 from tests.support.forked import embedx_run, environment
 
 COMMAND = [sys.executable, "-m", "embedx"]
@@ -38,7 +39,7 @@ def test_a_second_process_compiles_nothing_and_reads_nothing(home, two_topics):
         " embedx.objectives.ns import coefficients\nprint(sum(sum(k.stats.cache_misses.values())"
         " for k in (train_chunk, coefficients)))\nprint('gensim' in sys.modules)"
     )
-    done = subprocess.run(
+    completed = subprocess.run(
         [
             sys.executable,
             "-c",
@@ -59,9 +60,9 @@ def test_a_second_process_compiles_nothing_and_reads_nothing(home, two_topics):
         timeout=300,
         env=environment(home),
     )
-    assert done.stdout.splitlines()[-2:] == ["0", "False"], done.stderr
-    assert "token cache" in done.stderr
-    assert "compiling" not in done.stderr
+    assert completed.stdout.splitlines()[-2:] == ["0", "False"], completed.stderr
+    assert "token cache" in completed.stderr
+    assert "compiling" not in completed.stderr
 
 
 @pytest.mark.parametrize(
@@ -89,10 +90,10 @@ def test_commands_that_do_not_train_import_no_heavy_package(code, heavy):
 def imported_by(code, modules):
     """Those of the modules that a process has imported after running some Python."""
     probe = f"import sys\n{code}\nprint(*[m for m in {modules.split()} if m in sys.modules])"
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", probe], capture_output=True, text=True, timeout=300, check=True
     )
-    return done.stdout.splitlines()[-1].split()
+    return completed.stdout.splitlines()[-1].split()
 
 
 def test_training_on_a_local_file_imports_no_client_of_networks(home, two_topics):
@@ -134,23 +135,14 @@ def test_interrupted_before_training_leaves_nothing(home):
         process.stderr.readline()  # the command: it is about to read
         time.sleep(1)
         process.send_signal(signal.SIGTERM)
-        _, printed = process.communicate(timeout=60)
+        _, errors = process.communicate(timeout=60)
     assert process.returncode == 143
-    assert printed.splitlines()[-1] == "embedx: interrupted"
+    assert errors.splitlines()[-1] == "embedx: interrupted"
     assert not (home / "never").exists()
 
 
 def test_an_interrupted_run_leaves_a_model_however_often_it_is_interrupted(home, two_topics):
-    options = [
-        "--epochs",
-        "1000000",
-        "--dim",
-        "8",
-        "--output",
-        "interrupted",
-        "--checkpoint-every",
-        "0.01s",
-    ]
+    options = words_of("--epochs 1000000 --dim 8 --output interrupted --checkpoint-every 0.01s")
     with started(home, "train", two_topics, *options) as process:
         while process.poll() is None and not list(home.glob("interrupted.checkpoint/state-*")):
             time.sleep(0.01)

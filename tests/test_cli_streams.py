@@ -3,26 +3,15 @@
 import json
 
 import embedx
-from tests.support.commands import run_command
+from tests.support.commands import run_command, words_of
 from tests.support.forked import embedx_run, piped
 
 
 def test_training_on_baskets_from_standard_input(home):
     baskets = "".join(json.dumps({"items": [f"Item {n % 4}", n % 3]}) + "\n" for n in range(60))
-    options = [
-        "--json-field",
-        "items",
-        "--tokenizer",
-        "none",
-        "--window",
-        "all",
-        "--sample",
-        0,
-        "--dim",
-        4,
-        "--epochs",
-        1,
-    ]
+    options = words_of(
+        "--json-field items --tokenizer none --window all --sample 0 --dim 4 --epochs 1"
+    )
     (line,) = run_command(home, "train", "-", *options, input=baskets).stdout.splitlines()
     assert line.startswith(f"{home / 'stdin.ns.embedx'}\t7 words, loss ")
     model = embedx.load(home / "stdin.ns.embedx")
@@ -32,10 +21,10 @@ def test_training_on_baskets_from_standard_input(home):
 
 def test_a_byte_order_mark_belongs_to_no_query(tmp_path):
     (tmp_path / "vectors.txt").write_text("a 1 2\nb 2 1\n")
-    done = run_command(tmp_path, "nn", "vectors.txt", "-", input="\ufeffa\n")
-    assert done.stdout == "a\tb\t0.8000\n"
-    done = run_command(tmp_path, "vectors", "vectors.txt", input="\ufeffa\n")
-    assert done.stdout == "a 1 2\n"
+    completed = run_command(tmp_path, "nn", "vectors.txt", "-", input="\ufeffa\n")
+    assert completed.stdout == "a\tb\t0.8000\n"
+    completed = run_command(tmp_path, "vectors", "vectors.txt", input="\ufeffa\n")
+    assert completed.stdout == "a 1 2\n"
 
 
 def answered(home, *words, lines):
@@ -93,9 +82,9 @@ def test_fasttexts_commands_answer_each_line_as_it_comes(tmp_path):
     ]
     answers = [*answered(tmp_path, *["predict-prob", "ft.bin", "-"], lines=texts)]
     assert [line.split()[0] for line in answers] == ["__label__pos", "__label__neg"]
-    done = run_command(tmp_path, *["test-label", "ft.bin", "reviews.txt"])
+    completed = run_command(tmp_path, *["test-label", "ft.bin", "reviews.txt"])
     measures = "F1-Score : 1.000000  Precision : 1.000000  Recall : 1.000000   __label__"
-    assert done.stdout.splitlines() == [
+    assert completed.stdout.splitlines() == [
         f"{measures}pos",
         f"{measures}neg",
         "N\t40",

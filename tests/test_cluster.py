@@ -56,15 +56,15 @@ def table_at_random(name, seed=0, n_rows=N_ROWS):
     return table, rule
 
 
-def trained(table, rows, rng):
-    """Move some rows of a table as training does."""
+def update_at_random(table, rows, rng):
+    """Changes some rows of a table in place, as training does."""
     table.rows[rows, :DIM] += rng.normal(0, 0.3, (len(rows), DIM))
     if table.state_of in (PER_ROW, PER_COORDINATE):
         table.state[rows] += rng.uniform(0, 2, (len(rows), table.state.shape[1]))
 
 
-def whole(delta):
-    """The numbers that are sent, but for rounding."""
+def dequantized(delta):
+    """The values of a delta that was rounded to int16."""
     return delta.values * delta.scale
 
 
@@ -89,8 +89,8 @@ def copy_of(table, rule, uses=None, partner=None):
     return lambda *remote: replica.merge({"rows": remote[0], STATE: None}, *remote[1:])["rows"]
 
 
-class Known:
-    """A worker, to the server."""
+class WorkerKey:
+    """Stands for a worker, of which the server only keeps what it has sent to it."""
 
 
 def delta_of(row, values, state=None):
@@ -122,15 +122,18 @@ def test_numbers_are_rounded_to_a_share_of_the_largest_of_their_row():
 
 def test_rows_that_are_not_finite_stay_with_their_worker():
     table, rule = table_at_random("sgd")
-    merge, others = copy_of(table, rule), table.rows[:3].copy()
-    table.rows[0, 0], table.rows[1, 0], table.rows[2, 0] = np.nan, np.inf, 7
+    merge = copy_of(table, rule)
+    others = table.rows[:3].copy()
+    table.rows[0, 0] = np.nan
+    table.rows[1, 0] = np.inf
+    table.rows[2, 0] = 7
     assert merge(delta_of([0, 1], others[:2] + 1), 1.0, 1.0).row.tolist() == [2]
 
 
 # ---- the rule
 
 
-def a_partner(rule, width=DIM):
+def some_partner(rule, width=DIM):
     """A table whose rows are larger along some axes than along others."""
     rng = np.random.default_rng(7)
     table = new_table(30, width, rule)
@@ -145,25 +148,27 @@ def a_partner(rule, width=DIM):
 def test_rows_are_merged_by_the_rule(name, is_alone):
     table, rule = table_at_random(name)
     uses = (2.0 ** -np.arange(N_ROWS)).astype(np.float32)
-    partner, rate = None if is_alone else a_partner(rule), 0.5
+    partner = None if is_alone else some_partner(rule)
+    rate = 0.5
     merge = copy_of(table, rule, uses, partner)
     before = [table.rows.copy(), table.state.copy()]
     rng = np.random.default_rng(1)
-    mine = np.arange(0, 30)
-    theirs = np.arange(5, 36).astype(np.int32)
+    local_rows = np.arange(0, 30)
+    remote_rows = np.arange(5, 36).astype(np.int32)
     n_trained = 1024.0
-    trained(table, mine, rng)
+    update_at_random(table, local_rows, rng)
     common, _ = table_at_random(name)
-    trained(common, theirs, rng)
+    update_at_random(common, remote_rows, rng)
     now = [table.rows.copy(), table.state.copy()]
     has_states = table.state_of in (PER_ROW, PER_COORDINATE)
-    news = delta_of(theirs, common.rows[theirs], common.state[theirs] if has_states else None)
-    common.rows[theirs] = whole(news)
-    added = merge(news, n_trained, rate)
-    assert added.row.tolist() == mine.tolist()
+    remote_state = common.state[remote_rows] if has_states else None
+    remote_delta = delta_of(remote_rows, common.rows[remote_rows], remote_state)
+    common.rows[remote_rows] = dequantized(remote_delta)
+    local_delta = merge(remote_delta, n_trained, rate)
+    assert local_delta.row.tolist() == local_rows.tolist()
     optimizer_class = OPTIMIZERS[name]
     divisor = optimizer_class.divisor if has_states else lambda state: np.float32(1)
-    for k, row in enumerate(mine):
+    for k, row in enumerate(local_rows):
         states = [
             states[row] if has_states else np.zeros(1)
             for states in (before[1], now[1], common.state)
@@ -190,12 +195,12 @@ def test_rows_are_merged_by_the_rule(name, is_alone):
             optimizer_class.is_ema,
         )
         slack = 1e-4 if partner is None else 1e-2  # damping that is too small is left out
-        np.testing.assert_allclose(whole(added)[k], to_row, rtol=1e-3, atol=slack)
+        np.testing.assert_allclose(dequantized(local_delta)[k], to_row, rtol=1e-3, atol=slack)
         np.testing.assert_allclose(
             table.rows[row], common.rows[row] + to_row, rtol=1e-4, atol=slack
         )
         if has_states:
-            np.testing.assert_allclose(added.state[k], to_state, rtol=1e-4, atol=1e-5)
+            np.testing.assert_allclose(local_delta.state[k], to_state, rtol=1e-4, atol=1e-5)
             np.testing.assert_allclose(
                 table.state[row],
                 np.minimum(common.state[row] + to_state, optimizer_class.limit),
@@ -209,18 +214,18 @@ def test_rows_are_merged_by_the_rule(name, is_alone):
 def test_the_constant_column_of_biases_stays_1():
     table, rule = table_at_random("sgd")
     table.rows[:, DIM - 1] = 1
-    merge = copy_of(table, rule, np.ones(N_ROWS, np.float32), a_partner(rule))
+    merge = copy_of(table, rule, np.ones(N_ROWS, np.float32), some_partner(rule))
     common = table.rows.copy()
     table.rows[:, : DIM - 1] += 0.5
     common[:, : DIM - 1] -= 0.25
-    added = merge(delta_of(np.arange(N_ROWS), common), 100.0, 1.0)
-    assert np.abs(whole(added)).max() > 0.1
+    local_delta = merge(delta_of(np.arange(N_ROWS), common), 100.0, 1.0)
+    assert np.abs(dequantized(local_delta)).max() > 0.1
     assert (table.rows[:, DIM - 1] == 1).all()
 
 
 def test_a_covariance_that_is_not_finite_has_no_principal_directions():
     table, rule = table_at_random("sgd")
-    partner = a_partner(rule)
+    partner = some_partner(rule)
     partner.rows()[5] = np.nan
     merge = copy_of(table, rule, np.ones(N_ROWS, np.float32), partner)
     table.rows[3, :DIM] += 0.5
@@ -235,13 +240,14 @@ def test_rounding_errors_of_a_delta_are_sent_later(name):
     """
     table, rule = table_at_random(name)
     common, _ = table_at_random(name)
-    shared_ = ParameterServer(parameters_of(common, rule))
-    copies = ParameterReplica(parameters_of(table, rule))
-    known_of, rng = Known(), np.random.default_rng(2)
-    shared_.add(known_of, copies.merge(shared_.remote_delta(known_of), 0.0, 0.0))
+    server = ParameterServer(parameters_of(common, rule))
+    replica = ParameterReplica(parameters_of(table, rule))
+    worker = WorkerKey()
+    rng = np.random.default_rng(2)
+    server.add(worker, replica.merge(server.remote_delta(worker), 0.0, 0.0))
     for _ in range(200):
-        trained(table, rng.choice(N_ROWS, 10, replace=False), rng)
-        shared_.add(known_of, copies.merge(shared_.remote_delta(known_of), 1.0, 1.0))
+        update_at_random(table, rng.choice(N_ROWS, 10, replace=False), rng)
+        server.add(worker, replica.merge(server.remote_delta(worker), 1.0, 1.0))
     assert np.abs(table.rows).max() > 3
     np.testing.assert_allclose(common.rows, table.rows, atol=2e-3)
     if table.state_of in (PER_ROW, PER_COORDINATE):
@@ -252,63 +258,64 @@ def test_rounding_errors_of_a_delta_are_sent_later(name):
 
 
 def two_workers(name="rowwise-adagrad", width=2):
+    """A server, its table, its two workers, and for each (table, parameters, replica)."""
     rng = np.random.default_rng(5)
     common, rule = table_at_random(name)
-    state, n_updates = (
-        rng.normal(0, 1, (N_ROWS, width)).astype(np.float32),
-        np.zeros(N_ROWS, np.int64),
-    )
-    kept = ParameterServer(parameters_of(common, rule, state, n_updates))
-    known, copies = [Known(), Known()], []
-    for known_of in known:
+    state = rng.normal(0, 1, (N_ROWS, width)).astype(np.float32)
+    n_updates = np.zeros(N_ROWS, np.int64)
+    server = ParameterServer(parameters_of(common, rule, state, n_updates))
+    workers = [WorkerKey(), WorkerKey()]
+    replicas = []
+    for worker in workers:
         worker_table = new_table(N_ROWS, DIM, rule)
         parameters = parameters_of(
             worker_table, rule, np.zeros((N_ROWS, width), np.float32), np.zeros(N_ROWS, np.int64)
         )
-        copies.append((worker_table, parameters, ParameterReplica(parameters)))
-        kept.add(known_of, copies[-1][2].merge(kept.remote_delta(known_of), 0.0, 0.0))
-    return kept, common, known, copies
+        replicas.append((worker_table, parameters, ParameterReplica(parameters)))
+        server.add(worker, replicas[-1][2].merge(server.remote_delta(worker), 0.0, 0.0))
+    return server, common, workers, replicas
 
 
 def test_a_worker_receives_only_the_changes_of_others():
-    kept, _, (a, b), ((mine, _, copies), _) = two_workers()
-    mine.rows[[4, 7], :DIM] += 1
-    kept.add(a, copies.merge(kept.remote_delta(a), 1.0, 1.0))
-    assert kept.remote_delta(a)["rows"].row.tolist() == []
-    assert kept.remote_delta(b)["rows"].row.tolist() == [4, 7]
-    assert kept.remote_delta(b)["rows"].row.tolist() == []
-    mine.rows[[7, 9], :DIM] += 1
-    kept.add(a, copies.merge(kept.remote_delta(a), 1.0, 1.0))
-    assert kept.remote_delta(b)["rows"].row.tolist() == [7, 9]
+    server, _, (a, b), ((table, _, replica), _) = two_workers()
+    table.rows[[4, 7], :DIM] += 1
+    server.add(a, replica.merge(server.remote_delta(a), 1.0, 1.0))
+    assert server.remote_delta(a)["rows"].row.tolist() == []
+    assert server.remote_delta(b)["rows"].row.tolist() == [4, 7]
+    assert server.remote_delta(b)["rows"].row.tolist() == []
+    table.rows[[7, 9], :DIM] += 1
+    server.add(a, replica.merge(server.remote_delta(a), 1.0, 1.0))
+    assert server.remote_delta(b)["rows"].row.tolist() == [7, 9]
 
 
 def test_replicas_that_received_all_changes_are_equal():
-    kept, common, known, workers = two_workers()
+    server, common, workers, replicas = two_workers()
     rng = np.random.default_rng(6)
     for _ in range(20):
-        for known_of, (worker_table, parameters, copies) in zip(known, workers, strict=True):
+        for worker, (worker_table, parameters, replica) in zip(workers, replicas, strict=True):
             rows = rng.choice(N_ROWS, 12, replace=False)
-            trained(worker_table, rows, rng)
+            update_at_random(worker_table, rows, rng)
             parameters.state[rows] += 1
             parameters.n_updates[rows] += 1
-            kept.add(known_of, copies.merge(kept.remote_delta(known_of), 3.0, 1.0))
-    for known_of, (_, _, copies) in zip(known, workers, strict=True):
-        kept.add(known_of, copies.merge(kept.remote_delta(known_of), 0.0, 1.0))
-    for worker_table, parameters, _ in workers[1:]:  # the last to be told
+            server.add(worker, replica.merge(server.remote_delta(worker), 3.0, 1.0))
+    for worker, (_, _, replica) in zip(workers, replicas, strict=True):
+        server.add(worker, replica.merge(server.remote_delta(worker), 0.0, 1.0))
+    for worker_table, parameters, _ in replicas[1:]:  # the last worker that merged
         np.testing.assert_allclose(worker_table.rows, common.rows, atol=5e-3)
         np.testing.assert_allclose(worker_table.state, common.state, rtol=1e-4)
-        np.testing.assert_array_equal(parameters.n_updates, kept.parameters.n_updates)
-    assert kept.parameters.n_updates.sum() == 2 * 20 * 12
+        np.testing.assert_array_equal(parameters.n_updates, server.parameters.n_updates)
+    assert server.parameters.n_updates.sum() == 2 * 20 * 12
 
 
 def test_the_state_of_a_word_is_that_of_the_worker_who_updated_it_last():
-    state, n_updates = np.zeros((6, 2), np.float32), np.zeros(6, np.int64)
+    state = np.zeros((6, 2), np.float32)
+    n_updates = np.zeros(6, np.int64)
     copy = ParameterReplica(Parameters({}, update_rule("sgd"), state, n_updates, {}))
     state[[1, 2]], n_updates[[1, 2]] = 5, 3
-    theirs = Delta(
+    remote = Delta(
         np.array([2, 4], np.int32), np.full((2, 2), 9, np.float32), np.array([[10], [11]])
     )
-    sent = copy.merge({STATE: theirs}, 1.0, 1.0)[STATE]
+    sent = copy.merge({STATE: remote}, 1.0, 1.0)[STATE]
     assert (sent.row.tolist(), sent.values[:, 0].tolist(), sent.state[:, 0].tolist()) == (
         [1, 2],
         [5, 5],
@@ -316,7 +323,7 @@ def test_the_state_of_a_word_is_that_of_the_worker_who_updated_it_last():
     )
     assert state[:, 0].tolist() == [0, 5, 5, 0, 9, 0]
     assert n_updates.tolist() == [0, 3, 13, 0, 11, 0]
-    nothing = {STATE: Delta(*(array[:0] for array in theirs))}
+    nothing = {STATE: Delta(*(array[:0] for array in remote))}
     assert len(copy.merge(nothing, 1.0, 1.0)[STATE].row) == 0
 
 
@@ -327,7 +334,8 @@ class Counting(Strategy):
     """Adds 1 to the row of each chunk that is trained."""
 
     def __init__(self, n_chunks=23, threads=2):
-        self.n_chunks, self.workers = n_chunks, list(range(threads))
+        self.n_chunks = n_chunks
+        self.workers = list(range(threads))
         self.table, self.rule = table_at_random("sgd", n_rows=n_chunks)
         self.table.rows[:] = 0
 
@@ -351,14 +359,15 @@ class CountingPlan(Plan):
         return parameters_of(strategy.table, strategy.rule)
 
 
-def a_worker(threads):
+def started_worker(threads):
     worker = Worker(CountingPlan(), threads)
     worker.start()
     return worker
 
 
 def run_on(monkeypatch, fails=lambda number, method: False, epochs=3, workers=3, per_range=2):
-    inner, clusters = Counting(), []
+    inner = Counting()
+    clusters = []
 
     def new(*arguments):
         clusters.append(LocalWorkers(*arguments, fails=fails))
@@ -371,7 +380,7 @@ def run_on(monkeypatch, fails=lambda number, method: False, epochs=3, workers=3,
     return inner, outcome, clusters[0]
 
 
-def test_workers_train_every_chunk_of_every_pass_once(monkeypatch):
+def test_workers_train_every_chunk_of_every_epoch_once(monkeypatch):
     inner, outcome, _ = run_on(monkeypatch)
     assert inner.table.rows[:, 0].tolist() == [3.0] * 23
     assert outcome.tally.words == 3 * 230
@@ -406,7 +415,7 @@ def test_threads_continue_with_the_next_range():
     """While one thread is busy with the last chunk of a range, the others train the
     range after it.
     """
-    worker = a_worker(2)
+    worker = started_worker(2)
     inner = worker.strategy
     begun = threading.Event()
     both = threading.Event()
@@ -439,9 +448,9 @@ def test_a_run_resumes_from_a_checkpoint_of_the_server(monkeypatch):
     snapshot = inner.state().snapshot()
     again = Counting()
     again.state().restore(snapshot)
-    kept = ParameterServer(CountingPlan().parameters(again))
-    worker = a_worker(1)
-    worker.merge(kept.remote_delta(Known()))
+    server = ParameterServer(CountingPlan().parameters(again))
+    worker = started_worker(1)
+    worker.merge(server.remote_delta(WorkerKey()))
     np.testing.assert_array_equal(worker.strategy.table.rows, inner.table.rows)
 
 
@@ -465,7 +474,8 @@ def test_a_run_resumes_from_a_checkpoint_of_the_server(monkeypatch):
     ],
 )
 def test_how_often_a_worker_merges(words, n_words, n_rows, workers, threads, merges):
-    size, epochs = Size(workers, threads), 5
+    size = Size(workers, threads)
+    epochs = 5
     of_worker = epochs * n_words / workers
     trained = CHUNK * chunks_per_range(words, int(n_words / CHUNK), epochs, n_rows, size)
     assert of_worker / trained == pytest.approx(merges, rel=0.05)

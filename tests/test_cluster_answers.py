@@ -34,7 +34,8 @@ def server():
     """A server of one table and of two numbers a word."""
     rule = update_rule("adagrad")
     table = new_table(N_ROWS, DIM, rule)
-    state, n_updates = np.zeros((N_ROWS, WIDTH)), np.zeros(N_ROWS, np.int64)
+    state = np.zeros((N_ROWS, WIDTH))
+    n_updates = np.zeros(N_ROWS, np.int64)
     rates = {"rows": np.ones(N_ROWS, float32)}
     parameter_server = ParameterServer(Parameters({"rows": table}, rule, state, n_updates, rates))
     parameter_server.remote_delta(parameter_server)  # stands for the worker
@@ -43,7 +44,8 @@ def server():
 
 def a_delta(server, rows=(1, 4)):
     """What a worker would send: changes of two rows."""
-    table, n = server.parameters.tables["rows"], len(rows)
+    table = server.parameters.tables["rows"]
+    n = len(rows)
     row = np.array(rows, int32)
     of_table = Delta(
         row,
@@ -74,7 +76,8 @@ def of_words(**fields):
 class Code:
     """Not an array, though it looks like one."""
 
-    shape, dtype = (2, 16), np.dtype(int16)
+    shape = (2, 16)
+    dtype = np.dtype(int16)
 
 
 UNUSABLE = {
@@ -264,8 +267,8 @@ class Losing(Strategy):
         return state
 
 
-def test_a_run_whose_cluster_is_lost_keeps_its_state_and_says_how_to_resume(here):
-    output = here / "model"
+def test_a_run_whose_cluster_is_lost_keeps_its_state_and_says_how_to_resume(workdir):
+    output = workdir / "model"
     checkpoints = checkpoints_of(output)
     strategy = Losing()
     with pytest.raises(LostClusterError) as error:

@@ -77,10 +77,10 @@ def test_labels_are_trained_to_the_last_bit_as_on_one_machine(name, cluster):
     loss, options = BY_LABELS[name]
     data = topics(n_labels=200)
     nodes = cluster()
-    alone = train(data, ova(loss), settings(loss, **options)).classifier
+    local = train(data, ova(loss), settings(loss, **options)).classifier
     together = train(data, ova(loss), settings(loss, **options), cluster=nodes).classifier
-    assert_same_bytes(alone, together)
-    assert alone.facts["final_loss"] == together.facts["final_loss"]
+    assert_same_bytes(local, together)
+    assert local.facts["final_loss"] == together.facts["final_loss"]
     (workers,) = nodes.groups
     # several had something to do
     assert sum(worker in nodes.training.server.level_of for worker in workers.every) > 1
@@ -89,12 +89,13 @@ def test_labels_are_trained_to_the_last_bit_as_on_one_machine(name, cluster):
 
 @pytest.mark.parametrize("method", ["train_range", "merge"])
 def test_labels_of_lost_workers_are_trained_by_others(method, cluster):
-    data, options = topics(n_labels=200), {"weights": "tree", "leaf_size": 4, "arity": 4}
+    data = topics(n_labels=200)
+    options = {"weights": "tree", "leaf_size": 4, "arity": 4}
     nodes = cluster(fails=lost_at(method, 2, 4))
-    alone = train(data, ova(), settings(**options)).classifier
+    local = train(data, ova(), settings(**options)).classifier
     together = train(data, ova(), settings(**options), cluster=nodes)
     assert nodes.groups[0].n_lost == 2
-    assert_same_bytes(alone, together.classifier)
+    assert_same_bytes(local, together.classifier)
 
 
 def test_workers_hold_only_the_parameters_they_need(cluster):
@@ -111,14 +112,15 @@ def test_workers_hold_only_the_parameters_they_need(cluster):
 
 def test_labels_that_are_trained_are_not_trained_again(cluster):
     """A run that goes on from where it was asks workers for the rest alone."""
-    data, options = topics(n_labels=200), {"weights": "sparse"}
-    whole = train(data, ova(), settings(**options))
-    snapshot = whole.outcome.state.snapshot()
+    data = topics(n_labels=200)
+    options = {"weights": "sparse"}
+    uninterrupted = train(data, ova(), settings(**options))
+    snapshot = uninterrupted.outcome.state.snapshot()
     nodes = cluster()
     again = train(
         data, ova(), settings(**options), checkpoints=FromSnapshot(snapshot), cluster=nodes
     )
-    assert_same_bytes(whole.classifier, again.classifier)
+    assert_same_bytes(uninterrupted.classifier, again.classifier)
     assert not nodes.training.server.level_of
 
 
@@ -166,10 +168,10 @@ def test_workers_on_parts_of_the_examples_learn_as_much(name, cluster):
     objective, read_data, options = BY_EXAMPLES[name]
     data, test = read_data()
     nodes = cluster(merge_every=100, distributed=InTurns)
-    alone, one = quality(objective, data, test, **options)
+    local, one = quality(objective, data, test, **options)
     together, several = quality(objective, data, test, nodes, **options)
-    assert alone > 0.3
-    assert together > alone - 0.04
+    assert local > 0.3
+    assert together > local - 0.04
     assert several.outcome.tally.words == one.outcome.tally.words
     assert several.classifier.facts["cluster"]["bytes_merged"] > 0
 
@@ -227,7 +229,8 @@ def test_how_often_rows_are_updated(name):
     objective = an_objective(name)
     chosen = resolved(ClassifySettings(hidden=8, threads=1, batch_size=4), objective, data)
     part = _strategy_of(data, objective, chosen)
-    q, n = part.sampler.noise, part.plan.n_draws
+    q = part.sampler.noise
+    n = part.plan.n_draws
     lines = counts.sum() / 400 if objective.positives == "single" else 1.0
     expected = np.minimum(
         [c / 400 + lines * (1 - (1 - q[k]) ** n) for k, c in enumerate(counts)], 0.25
@@ -240,8 +243,8 @@ def test_how_often_rows_are_updated(name):
 
 def _strategy_of(data, objective, chosen):
     """How a run with resolved settings trains."""
-    wanted = RunSettings(objective, dataclasses.replace(chosen, calibration=0.0))
-    run = ClassifierRun(data, wanted)
+    run_settings = RunSettings(objective, dataclasses.replace(chosen, calibration=0.0))
+    run = ClassifierRun(data, run_settings)
     run.allocate()
     return run.trainer.strategy
 
@@ -297,10 +300,11 @@ def at_random(name, *, hidden=0, sampler="all", n_labels=61, n_features=20):
     arrays["bias"] = rng.normal(0, 1, n_rows).astype(np.float32)
     if hidden:
         arrays["hidden"] = rng.normal(0, 1, (n_features, hidden)).astype(np.float32)
-    known, facts = DataSchema(n_features, n_labels), {"objective": name, "several_labels": False}
+    schema = DataSchema(n_features, n_labels)
+    facts = {"objective": name, "several_labels": False}
     record = {"sampler": sampler, "labels": "all", "scaling": "none"} | objective.settings.record()
     features = rng.normal(0, 1, (300, n_features)).astype(np.float32)
-    return Classifier(objective, arrays, known, counts, record, facts), (
+    return Classifier(objective, arrays, schema, counts, record, facts), (
         csr_matrix(features) if hidden else features
     )
 

@@ -28,7 +28,7 @@ from embedx.tasks.words import WordTask
 from embedx.vectors.model import load_folder
 from tests.support.checkpoints import end_at_a_checkpoint
 from tests.support.cluster_runs import Nodes, assert_same_bytes, quality, train
-from tests.support.commands import invoke
+from tests.support.commands import invoke, words_of
 from tests.support.label_data import ova, settings, topics, write_xc
 from tests.support.ray_cluster import NODE, Watching, cluster_of
 from tests.support.refusals import refused
@@ -68,7 +68,7 @@ def n_words(trained):
     return trained.outcome.tally.words
 
 
-def test_two_workers_learn_what_one_machine_does_and_a_killed_or_hanging_one_costs_its_range_alone(
+def test_two_workers_learn_as_one_machine_and_a_lost_worker_costs_only_its_range(
     two_topics, cluster, monkeypatch
 ):
     def lose(watching):
@@ -98,7 +98,7 @@ def embedx(*words):
     invoke(*words)
 
 
-def test_a_lost_head_is_resumed_from_its_checkpoint(two_topics, cluster, here, capsys):
+def test_a_lost_head_is_resumed_from_its_checkpoint(two_topics, cluster, workdir, capsys):
     command = [
         "train",
         str(two_topics),
@@ -117,13 +117,13 @@ def test_a_lost_head_is_resumed_from_its_checkpoint(two_topics, cluster, here, c
         "--output",
         "model",
     ]
-    code, printed = end_at_a_checkpoint(command, here, signal.SIGKILL)
-    assert code == -signal.SIGKILL, printed
-    assert "cluster: connecting to" in printed
+    code, output = end_at_a_checkpoint(command, workdir, signal.SIGKILL)
+    assert code == -signal.SIGKILL, output
+    assert "cluster: connecting to" in output
     embedx("resume", "model")
     assert "resumed from" in capsys.readouterr().err
-    assert not (here / "model.checkpoint").exists()
-    assert_knows_the_topics(load_folder(here / "model"))
+    assert not (workdir / "model.checkpoint").exists()
+    assert_knows_the_topics(load_folder(workdir / "model"))
 
 
 # ---- classifiers
@@ -137,15 +137,16 @@ def on_cluster(cluster, progress, **options):
 
 
 def test_labels_of_a_killed_worker_are_trained_by_others(cluster):
-    data, options = topics(2000, n_labels=1000), {"weights": "tree", "leaf_size": 8, "epochs": 30}
-    alone = train(data, ova("logistic"), settings("logistic", **options)).classifier
+    data = topics(2000, n_labels=1000)
+    options = {"weights": "tree", "leaf_size": 8, "epochs": 30}
+    local = train(data, ova("logistic"), settings("logistic", **options)).classifier
     watching = Watching(0.3, lambda watching: os.kill(watching.workers()[0], signal.SIGKILL))
     with on_cluster(cluster, watching) as nodes:
         together = train(
             data, ova("logistic"), settings("logistic", **options), progress=watching, cluster=nodes
         ).classifier
     assert len(watching.says("is lost")) == 1
-    assert_same_bytes(alone, together)
+    assert_same_bytes(local, together)
 
 
 def test_workers_that_predict_may_be_lost(cluster, tmp_path, monkeypatch):
@@ -169,34 +170,28 @@ def test_workers_that_predict_may_be_lost(cluster, tmp_path, monkeypatch):
     assert len(blocks) == 8
     assert died.exists()
     for part in (0, 1):
-        whole = [
+        local_scores = [
             np.concatenate([block[part] for block in answers]) for answers in (blocks, expected)
         ]
-        np.testing.assert_allclose(*whole, rtol=2e-5)
+        np.testing.assert_allclose(*local_scores, rtol=2e-5)
 
 
-def test_both_commands_take_a_cluster(cluster, here, capsys):
+def test_both_commands_take_a_cluster(cluster, workdir, capsys):
     """Examples are divided over workers that train, and rows over those that predict."""
     data = topics(3000, n_labels=20)
     write_xc(
-        here / "data.txt", data.features, [data.labels[i] for i in range(len(data))], data.n_labels
+        workdir / "data.txt",
+        data.features,
+        [data.labels[i] for i in range(len(data))],
+        data.n_labels,
     )
     on = ["--cluster", cluster.address, "--workers", "2", "--threads", "1"]
-    options = [
-        "--objective",
-        "ns",
-        "--epochs",
-        "8",
-        "--set",
-        "merge-every=500",
-        "--calibration",
-        "0",
-    ]
+    options = words_of("--objective ns --epochs 8 --set merge-every=500 --calibration 0")
     embedx("classify", "data.txt", *options, *on, "--output", "model")
-    printed = capsys.readouterr().err
-    assert "cluster=" in printed
-    assert "worker 2 on" in printed
-    loaded = classifier.load(here / "model")
+    log = capsys.readouterr().err
+    assert "cluster=" in log
+    assert "worker 2 on" in log
+    loaded = classifier.load(workdir / "model")
     assert loaded.facts["epochs"] == 8
     assert loaded.evaluate(data)["p@1"] > 0.7
     best = []

@@ -19,11 +19,12 @@ from embedx.text import cache, cooccurrence
 from embedx.training import trainer
 from tests.support import word_training
 from tests.support.clock import Clock
-from tests.support.commands import run_command
+from tests.support.commands import run_command, words_of
 from tests.support.notes import lines_with
 from tests.support.refusals import refused
 
-SOFTMAX, MOMENTUM = ("--collapsed", "--objective", "softmax"), "rowwise-adagrad-momentum"
+SOFTMAX = ("--collapsed", "--objective", "softmax")
+MOMENTUM = "rowwise-adagrad-momentum"
 SMALL = {"dim": 16, "epochs": 10, "sample": 0, "threads": 2}
 
 
@@ -131,14 +132,16 @@ def test_training_on_found_rows_lowers_the_objective(two_topics, objective):
 
 
 def test_a_watcher_sees_the_vectors_of_each_iteration(two_topics):
-    seen = []
+    iterations = []
     fit(
         two_topics,
         epochs=2,
-        watch=lambda vectors, iteration: seen.append((vectors.vectors.copy(), iteration.number)),
+        watch=lambda vectors, iteration: iterations.append(
+            (vectors.vectors.copy(), iteration.number)
+        ),
     )
-    assert [number for _, number in seen] == [0, 1, 2]
-    assert not np.array_equal(seen[0][0], seen[1][0])
+    assert [number for _, number in iterations] == [0, 1, 2]
+    assert not np.array_equal(iterations[0][0], iterations[1][0])
 
 
 def test_the_part_held_out_is_reported(two_topics):
@@ -149,7 +152,8 @@ def test_the_part_held_out_is_reported(two_topics):
 
 
 def test_drawn_rows_do_not_depend_on_held_out_text(two_topics, monkeypatch):
-    drawn_by, tail = [], collapsed.engine.Tail
+    drawn_by = []
+    tail = collapsed.engine.Tail
     monkeypatch.setattr(
         collapsed.engine,
         "Tail",
@@ -193,12 +197,12 @@ def test_only_an_objective_over_all_rows_or_found_ones_can_be_collapsed():
 
 def test_the_command_from_text_to_neighbours(home, two_topics):
     options = ["--objective", "softmax", "--collapsed", "--dim", 16, "--sample", 0, "--epochs", 10]
-    done = run_command(home, "train", two_topics, *options, "--heldout", "20%", "--json", "-v")
-    printed = json.loads(done.stdout)
-    assert printed["collapsed"]
-    assert len(printed["history"]) == 11
-    assert "count-passes=5" in done.stderr
-    assert "iteration 10: loss " in done.stderr
+    completed = run_command(home, "train", two_topics, *options, "--heldout", "20%", "--json", "-v")
+    result = json.loads(completed.stdout)
+    assert result["collapsed"]
+    assert len(result["history"]) == 11
+    assert "count-passes=5" in completed.stderr
+    assert "iteration 10: loss " in completed.stderr
     folder = home / "two-topics.softmax.embedx"
     neighbours = [
         line.split("\t")[1]
@@ -223,23 +227,15 @@ def test_a_loss_among_the_rows_found_alone_is_reported_as_one(home, two_topics, 
         "--output",
         f"found{len(method)}",
     ]
-    done = run_command(home, "train", two_topics, *options, *method)
-    printed = r"loss [\d.]+ nats per pair among the rows found"
-    assert re.search(f"16 words, {printed}", done.stdout)
-    assert ("1 iterations in " in done.stdout) == bool(method)
-    assert bool(re.search(f"iteration 1: {printed}, ", done.stderr)) == bool(method)
+    completed = run_command(home, "train", two_topics, *options, *method)
+    loss_pattern = r"loss [\d.]+ nats per pair among the rows found"
+    assert re.search(f"16 words, {loss_pattern}", completed.stdout)
+    assert ("1 iterations in " in completed.stdout) == bool(method)
+    assert bool(re.search(f"iteration 1: {loss_pattern}, ", completed.stderr)) == bool(method)
 
 
 def test_a_budget_too_small_for_anything_is_reported(home, two_topics):
-    options = [
-        "--objective",
-        "softmax",
-        "--collapsed",
-        "--time-budget",
-        0.0001,
-        "--output",
-        "nothing",
-    ]
+    options = words_of("--objective softmax --collapsed --time-budget 0.0001 --output nothing")
     assert (
         "16 words, ended before the first iteration"
         in run_command(home, "train", two_topics, *options).stdout
@@ -273,8 +269,8 @@ def test_a_budget_too_small_for_anything_is_reported(home, two_topics):
     ],
 )
 def test_what_does_not_apply_is_reported_by_name(home, two_topics, options, setting, others):
-    done = run_command(home, "train", two_topics, *options, "--output", "mistake", check=False)
-    assert done.returncode == 2
-    (line,) = lines_with(done.stderr.splitlines()[-1], *others)
+    completed = run_command(home, "train", two_topics, *options, "--output", "mistake", check=False)
+    assert completed.returncode == 2
+    (line,) = lines_with(completed.stderr.splitlines()[-1], *others)
     assert line.startswith(f"embedx: {setting}")
     assert not (home / "mistake").exists()

@@ -23,7 +23,7 @@ from embedx.pages import charts
 from embedx.runtime.progress import Silent
 from embedx.tasks.requests import request_of_json
 from tests.support import forked
-from tests.support.commands import invoke
+from tests.support.commands import invoke, words_of
 from tests.support.compared import ranked, run
 from tests.support.notes import lines_with
 from tests.support.refusals import refused, refused_data
@@ -54,7 +54,7 @@ def test_the_best_is_reported_with_its_lead_and_what_a_faster_one_costs():
     assert ranking.first.pace == 1050
 
 
-def test_those_that_share_the_first_rank_are_reported_with_the_fastest_of_them():
+def test_objectives_tied_for_the_first_rank_are_reported_with_the_fastest():
     values = {"ar": (-8.45, -8.25, 1000), "ns": (-8.5, -8.3, 3000)}
     ranking = ranked(
         *(
@@ -136,9 +136,9 @@ def test_the_largest_memory_is_shown(runs_of, peak):
 def check_page(text, numbers):
     """A page parses, requests nothing, and has every number of the CSV."""
     page = Page(text)
-    wanted = {cell for row in list(csv.reader(numbers.splitlines()))[1:] for cell in row if cell}
-    assert wanted
-    assert wanted <= {cell.replace("−", "-") for cell in page.cells}
+    expected = {cell for row in list(csv.reader(numbers.splitlines()))[1:] for cell in row if cell}
+    assert expected
+    assert expected <= {cell.replace("−", "-") for cell in page.cells}
 
 
 def test_the_page_has_every_number_and_needs_nothing_else():
@@ -208,7 +208,7 @@ def test_an_axis_of_speeds_has_ticks_however_near_they_are(low, high, expected):
     assert charts.log_ticks(low, high) == pytest.approx(expected)
 
 
-def test_a_curve_runs_from_left_to_right_and_up_where_scores_rise():
+def test_curves_are_drawn_from_left_to_right_with_higher_scores_above():
     ((_, points, _),) = charts.curves_chart(
         {"ns": [[(1, 5, -9.0), (2, 10, -8.0)]]}, charts.SECONDS, "y"
     )["lines"]
@@ -269,7 +269,8 @@ def test_finished_diverged_and_crashed_runs_are_reported_and_not_repeated(
     two_topics, tmp_path, monkeypatch
 ):
     data, settings = small_text(two_topics, tmp_path)
-    watched, started = runs.watched, []
+    watched = runs.watched
+    started = []
     scripts = {
         "hs": "import sys; print('embedx: not finite', file=sys.stderr); sys.exit(3)",
         "ar": "raise MemoryError('no room')",
@@ -285,7 +286,8 @@ def test_finished_diverged_and_crashed_runs_are_reported_and_not_repeated(
         return (watched if len(started) == 2 else forked.watched)(command, folder)
 
     monkeypatch.setattr(runs, "watched", ended)
-    names, folder = ["hs", "ns", "ar", "ove"], tmp_path / "out"
+    names = ["hs", "ns", "ar", "ove"]
+    folder = tmp_path / "out"
     outcome = comparison.compare(data, names, settings, folder)
     assert started == [(seed, name) for seed in (1, 2) for name in names]  # in turn
     assert {line.objective for line in outcome.ranking.lines} == {"ns", "ove"}
@@ -387,23 +389,12 @@ def test_a_run_ends_with_the_comparison(tmp_path, monkeypatch):
 def test_labelled_data_by_the_command_line(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(runs, "watched", forked.watched)
-    typed = [
-        "compare",
-        "digits",
-        "--objectives",
-        "softmax,ns",
-        "--epochs",
-        "2",
-        "--seeds",
-        "1",
-        "--threads",
-        "1",
-    ]
+    typed = words_of("compare digits --objectives softmax,ns --epochs 2 --seeds 1 --threads 1")
     invoke(*typed, "--json")
-    printed = json.loads(capsys.readouterr().out)
-    assert printed["ranked_by"] == "log_likelihood"
-    assert [entry["objective"] for entry in printed["objectives"]] == ["softmax", "ns"]
-    best = printed["objectives"][0]
+    result = json.loads(capsys.readouterr().out)
+    assert result["ranked_by"] == "log_likelihood"
+    assert [entry["objective"] for entry in result["objectives"]] == ["softmax", "ns"]
+    best = result["objectives"][0]
     assert best["p@1"] > 0.8
     assert best["p@1_items"] == 1000
     assert best["p@3"] * 3 <= 1
@@ -640,10 +631,8 @@ def test_text_is_tuned_on_spans_that_are_not_scored(two_topics, tmp_path, monkey
     folder = tmp_path / "out"
     outcome = comparison.compare(data, ["ns"], settings, folder)
     lines = [json.loads(line) for line in (folder / FILE).read_text().splitlines()]
-    trials, record = (
-        [line for line in lines if "trial" in line],
-        next(line for line in lines if "result" in line),
-    )
+    trials = [line for line in lines if "trial" in line]
+    record = next(line for line in lines if "result" in line)
     assert 3 <= len(trials) <= MAX_TRIALS
     assert trials[0]["trial"] == {}
     assert {"learning_rate", "negatives"} <= trials[0]["used"].keys()

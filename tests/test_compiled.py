@@ -38,29 +38,31 @@ print(sum(sum(k.stats.cache_hits.values()) for k in (small_kernels.double, small
 
 
 @pytest.fixture
-def place(tmp_path):
+def folder(tmp_path):
     (tmp_path / "small_kernels.py").write_text(KERNELS)
     return tmp_path
 
 
-def used(place, before=""):
+def used(folder, before=""):
     """Two kernels, used in a process of their own: how many of them were found on disk, and the
     lines of standard error.
     """
     environment = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}
-    environment["EMBEDX_CACHE_DIR"] = str(place / "cache")
+    environment["EMBEDX_CACHE_DIR"] = str(folder / "cache")
     code = USE.format(before=before)
     if before:  # streams that are no files
-        command = [sys.executable, "-c", code, str(place)]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    else:
-        done = forked.run(
-            place, cwd=forked.ROOT, env=environment, code=code, check=False, imported="numba"
+        command = [sys.executable, "-c", code, str(folder)]
+        completed = subprocess.run(
+            command, env=environment, capture_output=True, text=True, check=False
         )
-    assert done.returncode == 0, done.stderr
-    results, hits = done.stdout.splitlines()
+    else:
+        completed = forked.run(
+            folder, cwd=forked.ROOT, env=environment, code=code, check=False, imported="numba"
+        )
+    assert completed.returncode == 0, completed.stderr
+    results, hits = completed.stdout.splitlines()
     assert results == "42 42"
-    return int(hits), done.stderr.splitlines()
+    return int(hits), completed.stderr.splitlines()
 
 
 MISSING = "import numba.core.caching; del numba.core.caching._CacheLocator"
@@ -104,15 +106,15 @@ assert taken(Points(np.array([1.5, 2]))) == 3.5
     ],
     ids=["missing", "changed"],
 )
-def test_kernels_work_with_a_numba_of_other_internals(place, change, why):
+def test_kernels_work_with_a_numba_of_other_internals(folder, change, why):
     """And finds them again. Named tuples and parts of kernels work too."""
-    (place / "small_kernels.py").write_text(change + KERNELS + POINTS)
+    (folder / "small_kernels.py").write_text(change + KERNELS + POINTS)
     for expected in (0, 2):
-        hits, (line,) = used(place)
+        hits, (line,) = used(folder)
         assert hits == expected
         assert why in line
         assert "not known" in line
-    assert list((place / "cache" / "kernels").rglob("small_kernels.taken*.nbi"))
+    assert list((folder / "cache" / "kernels").rglob("small_kernels.taken*.nbi"))
 
 
 def half(data):
@@ -123,29 +125,29 @@ def other_code(data):
     """One byte changed in the machine code, which takes most of the file: nothing that Python's
     pickle could notice.
     """
-    place = len(data) * 3 // 4
-    return data[:place] + bytes([data[place] ^ 0xFF]) + data[place + 1 :]
+    folder = len(data) * 3 // 4
+    return data[:folder] + bytes([data[folder] ^ 0xFF]) + data[folder + 1 :]
 
 
-def test_a_second_process_loads_kernels_from_the_cache(place):
-    assert used(place) == (0, [])
-    assert used(place) == (2, [])
+def test_a_second_process_loads_kernels_from_the_cache(folder):
+    assert used(folder) == (0, [])
+    assert used(folder) == (2, [])
 
 
-def test_a_part_of_a_kernel_is_called_from_python_as_well(place):
+def test_a_part_of_a_kernel_is_called_from_python_as_well(folder):
     """It is compiled once for each, and both are found again."""
     part = "from embedx.kernels.compiled import kernel_part\n\n@kernel_part\ndef double"
-    (place / "small_kernels.py").write_text(
+    (folder / "small_kernels.py").write_text(
         KERNELS.replace("@kernel\ndef double", part).replace("3 * x", "x + double(x)")
     )
-    assert used(place) == (0, [])
-    kept = {file: file.stat().st_mtime_ns for file in (place / "cache").rglob("*.nb?")}
+    assert used(folder) == (0, [])
+    kept = {file: file.stat().st_mtime_ns for file in (folder / "cache").rglob("*.nb?")}
     assert sorted(file.name.split("-")[0] for file in kept if file.suffix == ".nbi") == [
         "small_kernels.double",
         "small_kernels.triple",
     ]
-    assert used(place) == (1, [])
-    assert {file: file.stat().st_mtime_ns for file in (place / "cache").rglob("*.nb?")} == kept
+    assert used(folder) == (1, [])
+    assert {file: file.stat().st_mtime_ns for file in (folder / "cache").rglob("*.nb?")} == kept
 
 
 @pytest.mark.parametrize(
@@ -157,18 +159,18 @@ def test_a_part_of_a_kernel_is_called_from_python_as_well(place):
     ],
     ids=["index cut", "all empty", "code changed"],
 )
-def test_damaged_kernels_are_compiled_anew_and_kept(place, files, damage, why):
-    used(place)
-    damaged = list((place / "cache" / "kernels").rglob(files))
+def test_damaged_kernels_are_compiled_again_and_cached(folder, files, damage, why):
+    used(folder)
+    damaged = list((folder / "cache" / "kernels").rglob(files))
     assert len(damaged) >= 2
     for file in damaged:
         file.write_bytes(damage(file.read_bytes()))
-    hits, (line,) = used(place)
+    hits, (line,) = used(folder)
     assert hits == 0
-    assert line.startswith(str(place / "cache" / "kernels"))
+    assert line.startswith(str(folder / "cache" / "kernels"))
     assert "compiled kernels cannot be read (small_kernels.double-" in line
     assert line.endswith(f"{why}); they are compiled again")
-    assert used(place) == (2, [])
+    assert used(folder) == (2, [])
 
 
 # no file may be larger
@@ -176,15 +178,15 @@ FULL = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (10, 10))"
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limit")
-def test_kernels_that_cannot_be_kept_are_used_all_the_same(place):
-    hits, (line,) = used(place, before=FULL)
+def test_kernels_that_cannot_be_cached_are_used(folder):
+    hits, (line,) = used(folder, before=FULL)
     assert hits == 0
     assert "(File too large)" in line
     assert "EMBEDX_CACHE_DIR" in line
-    assert used(place) == (0, [])  # nothing half-written is left
-    for file in (place / "cache" / "kernels").rglob("*.nbi"):
+    assert used(folder) == (0, [])  # nothing half-written is left
+    for file in (folder / "cache" / "kernels").rglob("*.nbi"):
         file.write_bytes(half(file.read_bytes()))
-    hits, lines = used(place, before=FULL)  # nor can what is damaged be replaced then
+    hits, lines = used(folder, before=FULL)  # nor can what is damaged be replaced then
     assert (hits, len(lines)) == (0, 1)
 
 

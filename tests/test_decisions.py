@@ -33,7 +33,7 @@ def answers(n, rng, several):
 
 
 @pytest.mark.parametrize("several", [False, True])
-def test_sets_cover_the_labels_of_new_rows_as_often_as_asked_for(several):
+def test_prediction_sets_cover_the_labels_of_new_rows_at_the_given_rate(several):
     rng = np.random.default_rng(0)
     thresholds, sums = coverage_sums(*answers(20_000, rng, several))
     for level, n in ((0.5, 100), (0.8, 100), (0.9, 40), (0.9, 400)):
@@ -69,7 +69,8 @@ def test_a_set_holds_no_more_labels_than_the_definition_asks_for():
 def test_the_threshold_of_the_best_f1_is_that_of_brute_force():
     rng = np.random.default_rng(2)
     for _ in range(20):
-        p, is_right = np.round(answers(15, rng, True)[0], 1), rng.random((15, 20)) < 0.2
+        p = np.round(answers(15, rng, True)[0], 1)
+        is_right = rng.random((15, 20)) < 0.2
         n_true = int(is_right.sum()) + 5
         f1 = {
             t: 2 * is_right[p >= t].sum() / ((p >= t).sum() + n_true) for t in np.unique(p[p > 0])
@@ -82,7 +83,8 @@ def test_the_threshold_of_the_best_f1_is_that_of_brute_force():
 def test_f1_is_that_of_scikit_learn(several):
     rng = np.random.default_rng(3)
     for _ in range(10):
-        true, predicted = rng.integers(0, 9, 40), rng.integers(2, 10, 40)
+        true = rng.integers(0, 9, 40)
+        predicted = rng.integers(2, 10, 40)
         labels = [Labels.single(ids) for ids in (predicted, true)]
         averages = ("micro", "macro")
         those = {}
@@ -90,10 +92,8 @@ def test_f1_is_that_of_scikit_learn(several):
             true, predicted = (
                 rng.random((40, 9)) < share * (np.arange(9) < 7) for share in (0.2, 0.15)
             )
-            labels, averages = (
-                [Labels.of_matrix(matrix) for matrix in (predicted, true)],
-                ("micro", "macro", "samples"),
-            )
+            labels = [Labels.of_matrix(matrix) for matrix in (predicted, true)]
+            averages = ("micro", "macro", "samples")
             those = {"labels": np.flatnonzero(true.any(axis=0) | predicted.any(axis=0))}
         measures = f1_measures(*labels)
         for average in averages:
@@ -121,7 +121,8 @@ def test_sets_of_a_classifier_have_their_coverage_and_are_kept_with_it(several, 
 
 
 def test_commands_print_decisions_and_their_scores(tmp_path):
-    model, test = trained(noisy(1500, 0), weights="sparse"), noisy(60, 1)
+    model = trained(noisy(1500, 0), weights="sparse")
+    test = noisy(60, 1)
     model.save(tmp_path / "model")
     test.features.data[:] = test.features.data.round(4)
     write_xc(tmp_path / "test.txt", test.features, [test.labels[i] for i in range(60)], N_LABELS)
@@ -130,21 +131,19 @@ def test_commands_print_decisions_and_their_scores(tmp_path):
         return run_command(tmp_path, "predict", "model", "test.txt", *options)
 
     every = [json.loads(line) for line in predict("-k", N_LABELS, "--json").stdout.splitlines()]
-    of_sets, high = (
-        model.min_probability(coverage=0.8),
-        sorted(row[0]["probability"] for row in every)[30],
-    )
+    of_sets = model.min_probability(coverage=0.8)
+    high = sorted(row[0]["probability"] for row in every)[30]
     for options, least, most in (
         (["--coverage", 0.8], of_sets, N_LABELS),
         (["--threshold", high, "-k", 2], high, 2),
     ):
-        done = predict("--json", *options)
+        completed = predict("--json", *options)
         expected = [
             [answer for answer in row if answer["probability"] >= least][:most] for row in every
         ]
-        assert [json.loads(line) for line in done.stdout.splitlines()] == expected
+        assert [json.loads(line) for line in completed.stdout.splitlines()] == expected
         mean = np.mean([len(row) for row in expected])
-        assert lines_with(done.stderr, f"{mean:.2f} ", "60 rows", f" {expected.count([])}")
+        assert lines_with(completed.stderr, f"{mean:.2f} ", "60 rows", f" {expected.count([])}")
     assert [not line for line in predict(*options).stdout.split("\n")[:-1]] == [
         not row for row in expected
     ]
@@ -154,10 +153,8 @@ def test_commands_print_decisions_and_their_scores(tmp_path):
     metrics, (measures, _) = json.loads(tested.stdout)["test"], model.evaluate_decisions(test)
     assert {name: metrics[name] for name in measures} == pytest.approx(measures)
     table = list(csv.DictReader((tmp_path / "l.csv").read_text().splitlines()))
-    counts, threshold = (
-        np.bincount(test.labels.ids, minlength=N_LABELS),
-        f"{metrics['threshold']:.4g}",
-    )
+    counts = np.bincount(test.labels.ids, minlength=N_LABELS)
+    threshold = f"{metrics['threshold']:.4g}"
     expected = [(str(k), str(model.counts[k]), str(counts[k]), threshold) for k in range(N_LABELS)]
     assert [tuple(row.values())[:4] for row in table] == expected
 
@@ -166,14 +163,15 @@ def test_decisions_that_a_model_does_not_support_are_refused_in_one_line(tmp_pat
     data = noisy(60, 0)
     trained(data, "margin").save(tmp_path / "model")
     write_xc(tmp_path / "test.txt", data.features, [[0]] * 60, N_LABELS)
-    predict, test = ["predict", "model", "test.txt"], ["eval", "model", "--test", "test.txt"]
+    predict = ["predict", "model", "test.txt"]
+    test = ["eval", "model", "--test", "test.txt"]
     for command, place in (
         ([*predict, "--threshold", 0.5], "--threshold: "),
         ([*predict, "--coverage", 0.9], "--coverage: "),
         ([*predict, "--coverage", 0.9, "--threshold", 0.5], "--coverage does not apply "),
         ([*test, "--per-label", "no/l.csv"], "no/l.csv: "),
     ):
-        done = run_command(tmp_path, *command, check=False)
-        assert (done.returncode, done.stdout) == (2, "")
-        assert done.stderr.splitlines()[-1].startswith(f"embedx: {place}")
+        completed = run_command(tmp_path, *command, check=False)
+        assert (completed.returncode, completed.stdout) == (2, "")
+        assert completed.stderr.splitlines()[-1].startswith(f"embedx: {place}")
     assert "f1_micro" not in run_command(tmp_path, *test).stdout

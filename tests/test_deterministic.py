@@ -52,14 +52,15 @@ def by_threads(run, name, **options):
 
 def topics_run(name, **options):
     """As `label_run`, on sparse features."""
-    objective_class, data = OBJECTIVES[name], topics(300, 30)
-    few = {"epochs": 2, "threads": 1} | options
+    objective_class = OBJECTIVES[name]
+    data = topics(300, 30)
+    options_of_run = {"epochs": 2, "threads": 1} | options
     objective = objective_class(
         objective_class.Settings.from_options(
             objective_settings(objective_class, {"warm_up": 1.0, **options})
         )
     )
-    settings = resolved(ClassifySettings.from_options(few), objective, data)
+    settings = resolved(ClassifySettings.from_options(options_of_run), objective, data)
     trained = train(data, objective, settings)
     return trained.classifier.arrays, trained.outcome
 
@@ -156,8 +157,8 @@ def test_a_killed_command_is_resumed_by_another_number_of_threads(tmp_path, two_
         options = ["--dim", "8", "--epochs", "60", "--deterministic", "--threads"]
         return ["train", str(two_topics), *options, str(threads), "--output", output, *more]
 
-    code, printed = end_at_a_checkpoint(command("killed", 2), tmp_path, signal.SIGKILL)
-    assert code == -signal.SIGKILL, printed
+    code, log = end_at_a_checkpoint(command("killed", 2), tmp_path, signal.SIGKILL)
+    assert code == -signal.SIGKILL, log
     for last in (command("killed", 1, "--resume"), command("whole", 4)):
         embedx_run(tmp_path, *last)
     assert arrays_of(tmp_path / "killed") == arrays_of(tmp_path / "whole")

@@ -200,7 +200,8 @@ def test_an_unknown_score_in_a_model_is_damage(tmp_path):
 
 def test_a_classifier_of_scikit_learn_has_scores_by_distance(tmp_path):
     training, test = digits(400, 200)
-    X, y = training.features, training.labels.ids
+    X = training.features
+    y = training.labels.ids
     fitted = SoftmaxClassifier("softmax", score_function="euclidean", n_jobs=1).fit(X, y)
     assert fitted.score(test.features, test.labels.ids) > 0.85
     assert not hasattr(fitted, "coef_")
@@ -233,42 +234,42 @@ def test_objectives_without_distances_are_refused(objective, options, mentioned)
 
 
 @pytest.fixture
-def place(tmp_path, monkeypatch):
+def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rows = [f"__label__{name} {name} leaves hot" for name in ("tea", "coffee") for _ in range(30)]
     (tmp_path / "rows.txt").write_text("\n".join(rows) + "\n", "utf-8")
     return tmp_path
 
 
-def test_distances_from_the_command_line_and_from_python(place):
+def test_distances_from_the_command_line_and_from_python(folder):
     options = ["--objective", "softmax", "--hidden", "4", "--threads", "1"]
     by_distance = [*options, "--score", "euclidean"]
-    plan = run_command(place, "classify", "rows.txt", *by_distance, "--dry-run", "--json").stdout
+    plan = run_command(folder, "classify", "rows.txt", *by_distance, "--dry-run", "--json").stdout
     assert json.loads(plan)["settings"]["score"] == "euclidean"
-    run_command(place, "classify", "rows.txt", *by_distance, "--output", "m")
-    assert run_command(place, "predict", "m", "-", input="tea hot\n").stdout.split()[0] == "tea"
+    run_command(folder, "classify", "rows.txt", *by_distance, "--output", "m")
+    assert run_command(folder, "predict", "m", "-", input="tea hot\n").stdout.split()[0] == "tea"
     model = classify("rows.txt", objective="softmax", hidden=4, threads=1, score="euclidean")
-    for name, array in load(place / "m").arrays.items():
+    for name, array in load(folder / "m").arrays.items():
         np.testing.assert_array_equal(model.arrays[name], array)
 
-    run_command(place, "classify", "rows.txt", "--start", "m", "--output", "n", "--threads", "1")
-    assert load(place / "n").by_distance
+    run_command(folder, "classify", "rows.txt", "--start", "m", "--output", "n", "--threads", "1")
+    assert load(folder / "n").by_distance
     other = ["--start", "m", "--output", "o", "--score", "inner-product"]
-    assert run_command(place, "classify", "rows.txt", *other, check=False).returncode == 2
+    assert run_command(folder, "classify", "rows.txt", *other, check=False).returncode == 2
 
 
-def test_other_commands_say_where_distances_are(place):
+def test_other_commands_refuse_distances_and_name_classify(folder):
     for command in (("train", "rows.txt"), ("compare", "rows.txt", "--objectives", "softmax")):
-        ended = run_command(place, *command, "--score", "euclidean", check=False)
+        ended = run_command(folder, *command, "--score", "euclidean", check=False)
         assert ended.returncode == 2
         assert "`embedx classify`" in ended.stderr
 
 
-def test_older_models_score_by_inner_products(place):
+def test_older_models_score_by_inner_products(folder):
     options = ["--objective", "softmax", "--hidden", "4", "--threads", "1", "--output", "m"]
-    run_command(place, "classify", "rows.txt", *options)
-    change_score(place / "m", None)
+    run_command(folder, "classify", "rows.txt", *options)
+    change_score(folder / "m", None)
     again = ["--start", "m", "--output", "n", "--score", "euclidean"]
-    ended = run_command(place, "classify", "rows.txt", *again, check=False)
+    ended = run_command(folder, "classify", "rows.txt", *again, check=False)
     assert ended.returncode == 2
     assert "--score" in ended.stderr

@@ -144,7 +144,8 @@ def command_of(words: list[str]) -> tuple[Any, list[str]]:
     """The command that the first of these words name, and the others."""
     command = program(*words[: 1 + (words[0] in ("corpus", "cache"))])
     while getattr(command, "commands", None):
-        command, words = command.commands[words[0]], words[1:]
+        command = command.commands[words[0]]
+        words = words[1:]
     return command, words
 
 
@@ -154,7 +155,7 @@ def program(*words: str) -> Any:
     return get_command(application(words))
 
 
-def test_the_blocks_and_their_marks_are_those_that_are_known():
+def test_blocks_of_pages_have_known_languages_and_marks():
     marks = {"not run", "run with", "run in", "interrupted"}
     for page in PAGES:
         for block in blocks(page):
@@ -337,16 +338,16 @@ def data(tmp_path_factory):
     """The files that the pages name."""
     folder = tmp_path_factory.mktemp("docs")
     text = sentences(1, 3000)
-    whole = "\n".join(map(" ".join, text)) + "\n"
-    (folder / "corpus.txt").write_text(whole)
+    corpus = "\n".join(map(" ".join, text)) + "\n"
+    (folder / "corpus.txt").write_text(corpus)
     (folder / "more.txt").write_text("\n".join(map(" ".join, sentences(2, 1000, "trumpet"))) + "\n")
     (folder / "other.txt").write_text("\n".join(map(" ".join, sentences(3, 300))) + "\n")
     (folder / "words.txt").write_text("city\nmusic\nthe\nriver\nsong\n")
     (folder / "shards").mkdir()
     with gzip.open(folder / "shards" / "a.gz", "wt") as out:
-        out.write(whole)
+        out.write(corpus)
     with zipfile.ZipFile(folder / "texts.zip", "w") as archive:
-        archive.writestr("en/a.txt", whole)
+        archive.writestr("en/a.txt", corpus)
     with gzip.open(folder / "documents-1.jsonl.gz", "wt") as out:
         out.write(
             "".join(
@@ -375,10 +376,10 @@ def data(tmp_path_factory):
     for name, seed in (("test.txt", 2), ("new-rows.txt", 3)):
         write_xc(folder / name, *labelled(seed, 100))
     save_npz(folder / "rows.npz", rows)
-    there = np.zeros((len(labels), 120), np.float32)
-    for row, of_row in zip(there, labels, strict=True):
+    indicators = np.zeros((len(labels), 120), np.float32)
+    for row, of_row in zip(indicators, labels, strict=True):
         row[of_row] = 1
-    save_npz(folder / "indicators.npz", csr_matrix(there))
+    save_npz(folder / "indicators.npz", csr_matrix(indicators))
     reviews = [
         f"__label__{'good' if words[0] < 'm' else 'bad'} {' '.join(words)}" for words in text
     ]
@@ -446,15 +447,15 @@ def run(line: str, extra: list[str], place: Path) -> str:
         words += (
             [*without_epochs(extra), "--time-budget", "0.5s"] if "--time-budget" in words else extra
         )
-    printed = Terminal() if name in SHOWN_ON_TERMINALS else io.StringIO()
-    with contextlib.redirect_stdout(printed):
+    output = Terminal() if name in SHOWN_ON_TERMINALS else io.StringIO()
+    with contextlib.redirect_stdout(output):
         application([name, *words])(args=[name, *words], prog_name="embedx", standalone_mode=False)
-    return printed.getvalue()
+    return output.getvalue()
 
 
 def process(words: list[str], place: Path) -> str:
     """What a process prints on standard output."""
-    done = subprocess.run(
+    completed = subprocess.run(
         words,
         cwd=place,
         env=environment(place),
@@ -463,8 +464,8 @@ def process(words: list[str], place: Path) -> str:
         timeout=300,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    assert completed.returncode == 0, completed.stderr
+    return completed.stdout
 
 
 def without_epochs(extra: list[str]) -> list[str]:
@@ -490,11 +491,12 @@ def assert_alike(line: str, shown: list[str], printed: str, place: Path) -> None
             for line in text.splitlines()
         )
 
-    here, there = comparable("\n".join(shown).replace("/home/you", str(place))), comparable(printed)
-    assert [NUMBER.sub("N", line) for line in here] == [NUMBER.sub("N", line) for line in there], (
-        printed
-    )
-    for one, other in zip(here, there, strict=True):
+    expected_lines = comparable("\n".join(shown).replace("/home/you", str(place)))
+    output_lines = comparable(printed)
+    assert [NUMBER.sub("N", line) for line in expected_lines] == [
+        NUMBER.sub("N", line) for line in output_lines
+    ], printed
+    for one, other in zip(expected_lines, output_lines, strict=True):
         spread = PERCENT if "%" in one else SPREAD[line.split()[1]]
         for a, b in zip(NUMBER.findall(one), NUMBER.findall(other), strict=True):
             assert a == b or ("." in a and abs(float(a) - float(b)) <= spread), f"{line}: {other}"

@@ -77,7 +77,7 @@ def test_constant_columns_do_not_change():
     assert (problem.inputs[:, DIM - 1] == 1).all()
 
 
-def test_the_first_step_of_a_row_is_as_long_as_the_rate_by_adagrad_however_rare_the_row():
+def test_the_first_adagrad_step_of_a_row_has_the_length_of_the_rate_at_any_frequency():
     problem = Problem()
     before = problem.inputs.copy()
     descent(problem, rate=0.01, iterations=1).run()
@@ -99,7 +99,8 @@ def test_seconds_and_multiply_adds_add_up_and_watching_takes_no_time(clock):
     assert watched == run.history
     assert [iteration.number for iteration in watched] == [0, 1, 2, 3]
     assert 0 < watched[0].seconds < watched[-1].seconds < 1
-    full, half = problem.evaluate(0)[2], problem.evaluate(NEITHER)[2]
+    full = problem.evaluate(0)[2]
+    half = problem.evaluate(NEITHER)[2]
     assert [iteration.macs for iteration in watched] == [full, 3 * full, 5 * full, 6 * full + half]
 
 
@@ -123,16 +124,16 @@ class Stopping(Silent):
 @pytest.mark.parametrize("rows", [AllRows, best(5)], ids=["all", "found"])
 @pytest.mark.parametrize("at", [1, 2, 3, 5, 8])
 def test_an_interrupt_leaves_the_vectors_of_the_last_better_step(at, rows):
-    whole = descent(Problem(1, rows), rate=0.01, iterations=5)
-    whole.run()
-    known = [iteration.loss for iteration in whole.history]
+    uninterrupted = descent(Problem(1, rows), rate=0.01, iterations=5)
+    uninterrupted.run()
+    losses = [iteration.loss for iteration in uninterrupted.history]
     problem = Problem(1, rows)
     run = descent(problem, rate=0.01, progress=Stopping(at))
     assert isinstance(run.run().interrupted_by, KeyboardInterrupt)
     finished = max(len(run.history) - 1, 0)
     problem.rows.refit(problem.outputs)
     now = problem.evaluate(NEITHER)[0]  # after that iteration, or half of the next
-    assert known[finished + 1] * (1 - 1e-6) < now < known[finished] * (1 + 1e-6)
+    assert losses[finished + 1] * (1 - 1e-6) < now < losses[finished] * (1 + 1e-6)
 
 
 @pytest.mark.parametrize("at", [2, 3])

@@ -44,7 +44,8 @@ def test_draws_represent_rows_that_are_neither_found_nor_targets(threads, block,
     problem = Problem(threads, best(3, tail=tail), block, objective="ldgs")
     problem.rows.redraw(number)
     inputs, outputs, dense = problem.truth()
-    data, stream = tail.sampler.data(6), stream_key(5, TAIL_ROWS, number)
+    data = tail.sampler.data(6)
+    stream = stream_key(5, TAIL_ROWS, number)
     weights = np.zeros((N, N))
     for x in range(N):
         for d in range(6):
@@ -65,7 +66,7 @@ def test_where_rows_are_found_they_and_the_targets_are_candidates(n, block):
 
 
 @pytest.mark.parametrize("rows", [engine.AllRows, best(5)], ids=["all", "found"])
-def test_an_evaluation_leaves_nothing_behind(rows):
+def test_an_evaluation_changes_no_state(rows):
     """Not even one that was interrupted. The number of threads changes nothing."""
 
     def interrupt(done):

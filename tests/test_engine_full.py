@@ -72,11 +72,12 @@ class Run:
         problem = self.problem
         if problem.optimizer.l2:
             decay_all(problem.hidden, HIDDEN, problem.optimizer, self.clock)
-            n_rows, n = (
-                (problem.n_inputs, problem.n_rows)
-                if problem.kind == "sparse"
-                else (problem.n_rows, problem.n_inputs)
-            )
+            if problem.kind == "sparse":
+                n_rows = problem.n_inputs
+                n = problem.n_rows
+            else:
+                n_rows = problem.n_rows
+                n = problem.n_inputs
             decay_rows(self.outputs, 0, n_rows, n, problem.optimizer, self.clock)
 
     def assert_is_the_truth(self):
@@ -263,7 +264,8 @@ def test_one_label_of_an_example_is_drawn_uniformly():
 
 def by_tiles(run, orders, lr, threads=1):
     """Train the parameters of `run` tile by tile, an order of the examples after another."""
-    problem, batch = run.problem, run.batch
+    problem = run.problem
+    batch = run.batch
     workspace = tiles.new_workspace(
         problem.n, 0, problem.dim - 1, batch, problem.optimizer, is_masked=False
     )

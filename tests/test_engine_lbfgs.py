@@ -73,7 +73,8 @@ def naive(features, loss_of, n_rows=K, n_extra=0):
     h = np.c_[features, np.ones(len(features))].astype(float)
 
     def value(flat):
-        w, extra = flat[: n_rows * (D + 1)].reshape(n_rows, D + 1), flat[n_rows * (D + 1) :]
+        w = flat[: n_rows * (D + 1)].reshape(n_rows, D + 1)
+        extra = flat[n_rows * (D + 1) :]
         z = h @ w.T
         return (
             np.mean([loss_of(i, z[i], extra) for i in range(len(z))])
@@ -136,7 +137,8 @@ def test_the_optimum_is_that_of_the_papers_loss(name):
         n_extra=n_extra,
     )
     if name in ("ove", "bouchard"):
-        w, expected = centred(w), centred(expected)
+        w = centred(w)
+        expected = centred(expected)
     np.testing.assert_allclose(w, expected, atol=1e-3 if n_extra else 1e-4)
 
 
@@ -161,12 +163,12 @@ def test_an_example_of_weight_2_equals_two_examples(objective):
 def test_the_optimum_does_not_depend_on_blocks(objective, monkeypatch):
     features, _ = points()
     labels = Labels.of_rows(several())
-    whole = fitted(features, labels, objective, max_iterations=5)
+    reference = fitted(features, labels, objective, max_iterations=5)
     monkeypatch.setattr(lbfgs, "BLOCK_FLOATS", 7 * D)
     monkeypatch.setattr(lbfgs, "MIN_DENSE_ROWS", 7)
     for same in (features, csr_matrix(features)):
         np.testing.assert_allclose(
-            fitted(same, labels, objective, max_iterations=5)[0], whole[0], atol=1e-5
+            fitted(same, labels, objective, max_iterations=5)[0], reference[0], atol=1e-5
         )
 
 
@@ -177,7 +179,8 @@ def test_the_gradient_equals_finite_differences(objective, monkeypatch):
 
     def check(value, start, **_options):
         rng = np.random.default_rng(0)
-        x, along = rng.standard_normal(len(start)) / 2, rng.standard_normal(len(start))
+        x = rng.standard_normal(len(start)) / 2
+        along = rng.standard_normal(len(start))
         difference = (value(x + 1e-5 * along)[0] - value(x - 1e-5 * along)[0]) / 2e-5
         looked_at.append((difference, value(x)[1] @ along))
         raise KeyboardInterrupt

@@ -60,8 +60,11 @@ def apply_lanes(x, lanes, numbers):
     simd.store(lanes, 1, 0, simd.multiply_add(a, b, c))
     simd.store(lanes, 2, 0, a / b)
     simd.store(lanes, 3, 0, simd.square_root(simd.multiply_add(a, a, simd.zeros())))
-    numbers[0], numbers[1], numbers[2] = simd.sum_of(a), simd.highest_of(a), simd.n_above(a, b)
-    numbers[3], numbers[4] = simd.is_zero(a), simd.is_zero(simd.zeros())
+    numbers[0] = simd.sum_of(a)
+    numbers[1] = simd.highest_of(a)
+    numbers[2] = simd.n_above(a, b)
+    numbers[3] = simd.is_zero(a)
+    numbers[4] = simd.is_zero(simd.zeros())
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -70,7 +73,8 @@ def test_vector_operations_equal_numpy_in_each_lane(seed):
     x[:] = np.random.default_rng(seed).normal(size=x.shape) * 10
     x[0, seed : 16 - seed] = x[1, seed : 16 - seed]  # as large: not above
     x[0, seed] = (np.inf, -np.inf, 1e15, -1e15, 0.0)[seed]
-    lanes, numbers = aligned_zeros(4, simd.SIMD_WIDTH), np.zeros(5)
+    lanes = aligned_zeros(4, simd.SIMD_WIDTH)
+    numbers = np.zeros(5)
     apply_lanes(x, lanes, numbers)
     a, b, c = x.astype(np.float64)
     with np.errstate(invalid="ignore"):
@@ -98,8 +102,10 @@ def test_float64_functions_are_exact_for_checking_gradients():
 @pytest.mark.parametrize(("n_h", "n_w"), [(4, 4), (28, 48)])
 def test_tiles_are_matrix_products(dim, n_h, n_w):
     rng = np.random.default_rng(dim)
-    h, w = aligned_zeros(n_h, dim), aligned_zeros(n_w, dim)
-    h[:, :dim], w[:, :dim] = rng.standard_normal((n_h, dim)), rng.standard_normal((n_w, dim))
+    h = aligned_zeros(n_h, dim)
+    w = aligned_zeros(n_w, dim)
+    h[:, :dim] = rng.standard_normal((n_h, dim))
+    w[:, :dim] = rng.standard_normal((n_w, dim))
     z = np.full((n_h, padded(n_w)), np.nan, dtype=np.float32)
     tiles.scores(h, n_h, w, n_w, z, tiles.NO_SPANS)
     np.testing.assert_allclose(z[:, :n_w], h.astype(np.float64) @ w.T, atol=1e-4)
@@ -114,8 +120,10 @@ def test_tiles_are_matrix_products(dim, n_h, n_w):
 def test_products_leave_out_what_is_not_in_a_tile_s_span():
     """Sums take nothing else; scores also what else their tiles hold."""
     rng = np.random.default_rng(1)
-    h, w = aligned_zeros(8, 20), aligned_zeros(16, 20)
-    h[:, :20], w[:, :20] = rng.standard_normal((8, 20)), rng.standard_normal((16, 20))
+    h = aligned_zeros(8, 20)
+    w = aligned_zeros(16, 20)
+    h[:, :20] = rng.standard_normal((8, 20))
+    w[:, :20] = rng.standard_normal((16, 20))
     spans = np.array([[1, 3, 9], [99, 0, 10]])
     inside = np.zeros((8, 16), dtype=bool)
     inside[:4, [1, 2, *range(9, 16)]] = inside[4:, 10:] = True
@@ -125,7 +133,8 @@ def test_products_leave_out_what_is_not_in_a_tile_s_span():
     z = np.full((8, 16), np.nan, dtype=np.float32)
     tiles.scores(h, 8, w, 16, z, spans)
     np.testing.assert_allclose(z, np.where(in_tiles, h.astype(np.float64) @ w.T, np.nan), atol=1e-4)
-    sums, coefficients = aligned_zeros(8, 20), rng.standard_normal((8, 16), dtype=np.float32)
+    sums = aligned_zeros(8, 20)
+    coefficients = rng.standard_normal((8, 16), dtype=np.float32)
     tiles.weighted_sums(coefficients, 8, w, 15, sums, spans)
     np.testing.assert_allclose(
         sums, np.where(inside, coefficients, 0)[:, :15].astype(np.float64) @ w[:15], atol=2e-4
@@ -152,10 +161,12 @@ def test_random_bits_are_splitmix64():
 def test_open_uniforms_exclude_0_and_1():
     @kernel
     def ends(n):
-        least, most = np.float32(1), np.float32(0)
+        least = np.float32(1)
+        most = np.float32(0)
         for i in range(n):
             u = random.open_uniform(np.uint64(1), np.uint64(i))
-            least, most = min(least, u), max(most, u)
+            least = min(least, u)
+            most = max(most, u)
         return least, most
 
     least, most = ends(200_000) if not hasattr(ends, "py_func") else ends(20_000_000)

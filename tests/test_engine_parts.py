@@ -29,9 +29,9 @@ def some_examples(n=9, n_features=8, seed=0):
 
 
 def test_examples_are_copied_one_after_another():
-    whole, x, labels = some_examples()
+    all_examples, x, labels = some_examples()
     order = np.array([8, 0, 5, 1])
-    out = examples.examples_at(whole, order)
+    out = examples.examples_at(all_examples, order)
     for e, i in enumerate(order):
         row = np.zeros(8, np.float32)
         row[out.columns[out.offsets[e] : out.offsets[e + 1]]] = out.values[
@@ -99,8 +99,10 @@ def test_multiply_adds_of_a_search_are_those_of_clusters_and_of_the_lists_probed
     rng = np.random.default_rng(0)
     n_rows = 50
     dim = 8
-    table, h = aligned_zeros(n_rows, dim), aligned_zeros(4, dim)
-    table[:, :dim], h[:, :dim] = rng.normal(size=(n_rows, dim)), rng.normal(size=(4, dim))
+    table = aligned_zeros(n_rows, dim)
+    h = aligned_zeros(4, dim)
+    table[:, :dim] = rng.normal(size=(n_rows, dim))
+    h[:, :dim] = rng.normal(size=(4, dim))
     search = SearchSpec(
         blocks=blocks,
         clusters=5,
@@ -113,11 +115,10 @@ def test_multiply_adds_of_a_search_are_those_of_clusters_and_of_the_lists_probed
         message_iterations=0,
     )
     index = build_index(table, n_rows, dim, search, rng)
-    rows, n_found = np.zeros((4, n_rows), np.int32), np.full(4, -1)
-    expected, macs = (
-        0,
-        collapsed.find_rows(index, search, h, rows, n_found, new_query_workspace(n_rows, search)),
-    )
+    rows = np.zeros((4, n_rows), np.int32)
+    n_found = np.full(4, -1)
+    expected = 0
+    macs = collapsed.find_rows(index, search, h, rows, n_found, new_query_workspace(n_rows, search))
     alone = new_query_workspace(n_rows, search)
     for e in range(4):
         one_row = np.zeros((1, n_rows), np.int32)

@@ -58,12 +58,12 @@ class Run:
         seed=1,
         **options,
     ):
-        self.problem, self.objective = problem, Probe(draws)
-        noise = (
-            np.linspace(1, 2, problem.n_rows)
-            if noise is None
-            else np.asarray(noise, dtype=np.float64)
-        )
+        self.problem = problem
+        self.objective = Probe(draws)
+        if noise is None:
+            noise = np.linspace(1, 2, problem.n_rows)
+        else:
+            noise = np.asarray(noise, dtype=np.float64)
         self.noise = noise / noise.sum()
         self.expected = (
             1 - (1 - self.noise) ** n_draws if sampling == COLLAPSED else n_draws * self.noise
@@ -104,7 +104,8 @@ class Run:
 
     def lines(self, n_lines):
         """What the worker's memory tells of the last minibatch."""
-        s, batch = self.workspace, self.workspace.batch
+        s = self.workspace
+        batch = self.workspace.batch
         columns = (s.rows, batch.label, batch.sample_count, batch.log_expected_count)
         return [
             Line(
@@ -130,7 +131,8 @@ class Run:
             decay_all(self.tables.outputs, problem.n_inputs, problem.optimizer, self.clock)
 
     def assert_steps_as_the_reference(self, epochs=2, lr=0.1, tolerance=2e-5):
-        problem, batch = self.problem, self.plan.batch_size
+        problem = self.problem
+        batch = self.plan.batch_size
         for _, begin in itertools.product(range(epochs), range(0, problem.n, batch)):
             chosen = self.order[begin : min(begin + batch, problem.n)]
             loss, n_lines = self.train(begin, begin + len(chosen), lr)
@@ -259,7 +261,7 @@ def test_a_row_without_coefficient_takes_no_step(kind):
     ).all()
 
 
-def test_examples_without_labels_are_passed_over():
+def test_examples_without_labels_are_skipped():
     problem = Problem("dense", labels=[[], [1], [], [2, 3], []], n=5)
     run = Run(problem, batch=5, state_width=1)
     run.order = np.arange(5)

@@ -30,11 +30,13 @@ FORMS = {"sums": NS, "sets": AR, "pairs": OVE}
 @pytest.mark.parametrize("chunk", [1, 7, 50, 120])
 def test_every_pair_is_seen_once_wherever_the_chunks_are_cut(chunk, objective):
     setup = Setup(objective, block_size=3)
-    seen = [
+    trained_counts = [
         setup.train(start, min(start + chunk, 120), lr=0.0)[1:] for start in range(0, 120, chunk)
     ]
-    assert sum(pairs for pairs, _ in seen) == len(reference.pairs_of(setup.kept(), 0, 120))
-    assert sum(words for _, words in seen) == setup.n_corpus_words(0, 120)
+    assert sum(pairs for pairs, _ in trained_counts) == len(
+        reference.pairs_of(setup.kept(), 0, 120)
+    )
+    assert sum(words for _, words in trained_counts) == setup.n_corpus_words(0, 120)
 
 
 @pytest.mark.parametrize("objective", FORMS.values(), ids=FORMS)
@@ -54,7 +56,7 @@ def test_a_word_that_is_neither_seen_nor_drawn_keeps_its_vectors(objective):
         assert moved.sum() == K - 1
 
 
-def test_subsampling_keeps_the_share_that_it_says():
+def test_subsampling_keeps_words_at_their_keep_probability():
     setup = Setup(NS, n_tokens=60_000)
     setup.stream.keep[:] = np.uint32(0.3 * 2**32)
     assert len(setup.kept()) / setup.n_corpus_words(0, 60_000) == pytest.approx(0.3, abs=0.01)
@@ -123,11 +125,14 @@ def test_no_window_reaches_across_what_is_held_out(chunk):
     """
     setup = held_out_setup()
     around = range(990, 2010) if chunk == 1 else range(0, setup.n_tokens, chunk)
-    seen = [setup.train(start, min(start + chunk, setup.n_tokens), lr=0.0)[1:] for start in around]
-    start, stop = around[0], min(around[-1] + chunk, setup.n_tokens)
+    trained_counts = [
+        setup.train(start, min(start + chunk, setup.n_tokens), lr=0.0)[1:] for start in around
+    ]
+    start = around[0]
+    stop = min(around[-1] + chunk, setup.n_tokens)
     pairs = reference.pairs_of(setup.kept(), start, stop)
-    assert sum(pairs for pairs, _ in seen) == len(pairs)
-    assert sum(words for _, words in seen) == setup.n_corpus_words(start, stop)
+    assert sum(pairs for pairs, _ in trained_counts) == len(pairs)
+    assert sum(words for _, words in trained_counts) == setup.n_corpus_words(start, stop)
     setup.stream.word[8:] = LEFT_OUT
     setup.stream.held_out[:] = 0
     assert len(reference.pairs_of(setup.kept(), start, stop)) > len(pairs)  # as it would be without
@@ -185,7 +190,7 @@ def test_random_numbers_for_the_objective_are_fresh_for_every_line(form, block_s
 
 
 @pytest.mark.parametrize("form", RECORDERS)
-def test_other_chunks_are_given_other_random_numbers(form):
+def test_chunks_have_different_random_numbers(form):
     first, _ = RECORDERS[form].recorded(block_size=4, noise_key=7)
     second, _ = RECORDERS[form].recorded(block_size=4, noise_key=8)
     assert np.isin(second, first).mean() < 0.01

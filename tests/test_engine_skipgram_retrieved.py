@@ -51,7 +51,8 @@ class Retrieving(Setup):
         rng = np.random.default_rng(3)
         if known:
             self.found.rows[:] = [rng.choice(K, FOUND, replace=False) for _ in range(K)]
-            self.found.n[:], self.found.uses[:] = rng.integers(1, FOUND + 1, K), 0
+            self.found.n[:] = rng.integers(1, FOUND + 1, K)
+            self.found.uses[:] = 0
         self.index = empty_index(self.search.blocks)
         if not known or refresh < NEVER_AGAIN:
             self.index = build_index(self.tables.outputs.rows, K, columns, self.search, rng)
@@ -145,19 +146,19 @@ def blocks_pairs(setup):
 @pytest.mark.parametrize("n_certain", [0, 1, 2, 4])
 def test_the_estimate_of_the_normaliser_is_unbiased_for_any_found_rows(n_certain):
     """Over all draws of two rows out of five, each with its probability."""
-    q, z = np.array([0.1, 0.3, 0.2, 0.25, 0.15]), np.random.default_rng(1).normal(size=5)
+    q = np.array([0.1, 0.3, 0.2, 0.25, 0.15])
+    z = np.random.default_rng(1).normal(size=5)
     plan = Setup(Ldgs(Ldgs.Settings()), block_size=4, n_words=5).plan
-    block, workspace = (
-        blocks.new_block(plan._replace(n_draws=8), 1),
-        np.zeros((5, 2), dtype=np.int64),
-    )
+    block = blocks.new_block(plan._replace(n_draws=8), 1)
+    workspace = np.zeros((5, 2), dtype=np.int64)
     mean = 0.0
     for drawn in itertools.product(range(5), repeat=2):
         retrieval_workspace = Retrieving().retrieval._replace(joined=workspace)
         retrieval_workspace.clock[0] = 1
         workspace[:] = 0
         for k in range(n_certain):
-            block.candidates[k], workspace[k] = k, (1, k)
+            block.candidates[k] = k
+            workspace[k] = (1, k)
         block.sizes[blocks.N_CERTAIN] = n_certain
         retrieved._add_tail(np.array(drawn, dtype=np.int32), 2, retrieval_workspace, block)
         noise = range(n_certain, n_certain + block.sizes[blocks.N_NOISE])
@@ -198,7 +199,8 @@ def test_a_new_search_uses_the_current_rows():
     updater = IndexUpdater(
         setup.tables.outputs.rows, K, setup.dim, setup.search, seed=1, threads=1, progress=Silent()
     )
-    updater.index, updater.n_builds = setup.index, 1
+    updater.index = setup.index
+    updater.n_builds = 1
     for _ in range(4):
         updater.update_next(8)
     setup.train(0, setup.n_tokens, lr=0.0)

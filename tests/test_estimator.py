@@ -227,7 +227,8 @@ def test_the_optimum_is_that_of_logistic_regression(data, strength, seed):
 def test_two_classes_share_the_penalty_of_one_logistic_regression_with_twice_the_c(data):
     """w1 = -w0 = w / 2, so that |w0|² + |w1|² = |w|² / 2."""
     X, y, unseen, _ = data
-    X, y = X[y < 2], y[y < 2]
+    X = X[y < 2]
+    y = y[y < 2]
     theirs = LogisticRegression(C=2, tol=1e-8, max_iter=10_000).fit(X.astype(np.float64), y)
     ours = SoftmaxClassifier().fit(X, y)
     assert ours.coef_.shape == theirs.coef_.shape == (1, 256)
@@ -308,12 +309,12 @@ def test_top_k_are_the_best_with_their_probabilities_in_a_saved_model_too(data, 
 )
 def test_probabilities_of_all_classes_are_those_of_the_best(several, parameters):
     rows = noisy(1500, 0, several=several)
-    ids, offsets = rows.labels.ids, rows.labels.offsets
-    y = (
-        sparse.csr_matrix((np.ones(len(ids)), ids, offsets), (1500, N_LABELS)).toarray()
-        if several
-        else ids
-    )
+    ids = rows.labels.ids
+    offsets = rows.labels.offsets
+    if several:
+        y = sparse.csr_matrix((np.ones(len(ids)), ids, offsets), (1500, N_LABELS)).toarray()
+    else:
+        y = ids
     fitted = SoftmaxClassifier(**parameters).fit(rows.features, y)
     assert "calibration" in fitted.classifier_.arrays
     probabilities = fitted.predict_proba(rows.features[:50])
@@ -326,7 +327,8 @@ def test_probabilities_of_all_classes_are_those_of_the_best(several, parameters)
 
 
 def test_rows_whose_label_is_empty_are_not_trained_on():
-    X, y = np.eye(6)[[0, 1, 2, 0, 1, 2]], np.array(["a", "b", "", "a", "b", " "])
+    X = np.eye(6)[[0, 1, 2, 0, 1, 2]]
+    y = np.array(["a", "b", "", "a", "b", " "])
     with pytest.warns(UserWarning, match="2 of 6"):
         fitted = SoftmaxClassifier().fit(X, y)
     assert fitted.classes_.tolist() == ["a", "b"]
@@ -540,10 +542,10 @@ def test_without_scikit_learn_the_error_names_the_extra_and_the_rest_works():
         "try: embedx.SoftmaxClassifier\n"
         "except ImportError as error: print(error)\n"
     )
-    printed = subprocess.run(
+    errors = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     ).stdout
-    assert 'pip install "embedx[sklearn]"' in printed
+    assert 'pip install "embedx[sklearn]"' in errors
 
 
 # ---- sparse weights
@@ -639,7 +641,8 @@ def test_partial_fit_of_sparse_weights_takes_the_mean_by_the_rows_of_a_label(sev
     Y = Y.copy()
     Y[:100, 3] = 0
     Y[100:, 5] = 0
-    old, new = slice(None, 100), slice(100, None)
+    old = slice(None, 100)
+    new = slice(100, None)
     settings = {**HINGE, "weights": "sparse"}
     fitted = SoftmaxClassifier(**settings).fit(X[old], Y[old])
     loaded = SoftmaxClassifier.load(fitted.save(tmp_path / "m"))

@@ -111,11 +111,11 @@ def test_a_step_is_that_of_the_formulas(name, has_bias, noise):
     loss = trainer.train(*pair, epoch=0, first_rate=RATE, last_rate=RATE)
 
     assert loss == pytest.approx(wanted_loss, rel=1e-4)
-    wanted = outputs.copy()
+    expected = outputs.copy()
     for k in np.flatnonzero(slope):
         gradient = slope[k] * h
-        wanted[k] -= RATE * gradient / np.linalg.norm(gradient)
-    np.testing.assert_allclose(trainer.outputs.rows[:, :n_columns], wanted, atol=1e-4)
+        expected[k] -= RATE * gradient / np.linalg.norm(gradient)
+    np.testing.assert_allclose(trainer.outputs.rows[:, :n_columns], expected, atol=1e-4)
     gradient = (slope @ outputs)[:DIM]
     wanted_h = h[:DIM] - RATE * gradient / np.linalg.norm(gradient)
     np.testing.assert_allclose(trainer.inputs.rows[INPUT, :DIM], wanted_h, atol=1e-4)
@@ -130,12 +130,12 @@ def test_probabilities_sum_to_one_and_those_of_ns_add_the_noise_of_the_input(noi
     trainer = trainer_of("ns", noise, has_bias=False)
     _, log_expected = draws_of(trainer)
     z = trainer.outputs.rows @ trainer.inputs.rows[INPUT] + log_expected
-    wanted = np.exp(z) / np.exp(z).sum()
+    expected = np.exp(z) / np.exp(z).sum()
     # vectors move on, the noise is that of the vectors to which it was fitted
     (_, log_p), *others = trainer.log_probabilities(np.array([INPUT, TARGET]))
     assert not others
     np.testing.assert_allclose(np.exp(log_p).sum(axis=1), 1, rtol=1e-5)
-    np.testing.assert_allclose(np.exp(log_p[0]), wanted, rtol=1e-4)
+    np.testing.assert_allclose(np.exp(log_p[0]), expected, rtol=1e-4)
     (_, log_q), *_ = trainer.log_noise_probabilities(np.array([INPUT, TARGET]))
     np.testing.assert_allclose(np.exp(log_q).sum(axis=1), 1, rtol=1e-5)
 

@@ -71,7 +71,7 @@ def test_of_so_many_draws_that_all_rows_are_there_the_estimate_is_close(scored, 
     assert gap("complementary-sum", scored, 3, run) > 0.1
 
 
-def test_every_objective_is_said_to_be_something_and_bounds_are_those_by_their_traits():
+def test_every_objective_is_classified_and_bounds_match_its_traits():
     assert script.KINDS.keys() == OBJECTIVES.keys()
     bounds = {name for name, kind in script.KINDS.items() if kind == script.BOUND}
     assert bounds == {name for name in OBJECTIVES if make(name).traits.bound}

@@ -24,8 +24,8 @@ from eval.data_xc import Documents, features_of, xc_file  # noqa: E402
 
 def git(folder, *words):
     who = ("-c", "user.name=x", "-c", "user.email=x@y", "-c", "commit.gpgsign=false")
-    done = subprocess.run(["git", *who, *words], cwd=folder, capture_output=True, check=True)
-    return done.stdout.decode().strip()
+    completed = subprocess.run(["git", *who, *words], cwd=folder, capture_output=True, check=True)
+    return completed.stdout.decode().strip()
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def repository(tmp_path):
     return commit
 
 
-def test_files_of_a_repository_are_read_in_the_order_that_is_asked_for(repository):
+def test_files_of_a_repository_are_read_in_the_given_order(repository):
     directory, about = repository({"Page/b.md": "two", "Page/\u00e4.md": "", "c.md": "no"}, "Page")
     files = blobs(directory, about)
     assert [file.path for file in files] == ["Page/b.md", "Page/\u00e4.md"]
@@ -89,7 +89,8 @@ def test_rows_are_tf_idf_of_length_one_and_read_back(tmp_path):
     collection = documents(ROWS)
     lines = list(xc_file(collection, "train", ["cat", "dog", "emu", "fox"], ["a", "b", "c"]))
     assert lines[0] == "3 4 3\n"
-    cat, dog = (1 + np.log(2)) * np.log(3), np.log(3 / 2)
+    cat = (1 + np.log(2)) * np.log(3)
+    dog = np.log(3 / 2)
     length = np.hypot(cat, dog)
     assert lines[1] == f"0,1 0:{cat / length:.4f} 1:{dog / length:.4f}\n"
     for part in ("train", "test"):
@@ -168,7 +169,7 @@ def test_categories_lose_their_sort_keys():
 # ---- the command
 
 
-def test_what_is_built_is_compared_with_what_was_measured(tmp_path):
+def test_a_built_data_set_is_checked_against_its_recorded_checksum(tmp_path):
     file = tmp_path / "x.gz"
     file.write_bytes(gzip.compress(b"x"))
     data.check(file, "2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881")

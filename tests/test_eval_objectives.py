@@ -150,7 +150,7 @@ def test_the_best_point_is_chosen_on_spans_that_it_is_not_scored_on(records):
     assert "| 3, 5 |" in ns
 
 
-def test_resuming_measures_what_is_not_on_record_with_these_defaults(
+def test_resuming_measures_jobs_not_recorded_with_the_current_defaults(
     two_topics, tmp_path, monkeypatch
 ):
     measured = []

@@ -50,12 +50,12 @@ def test_the_generated_parts_of_a_page_are_what_the_records_make(name):
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_every_picture_is_made_and_shown(name):
     experiment, records, text = published(name)
-    shown = set(re.findall(r"\]\((?:\.\./eval/results/)?([\w-]+\.png)\)", text))
+    linked = set(re.findall(r"\]\((?:\.\./eval/results/)?([\w-]+\.png)\)", text))
     pictures = {f"{name}{which}.png": draw for which, draw in experiment.plots.items()}
-    assert shown <= set(pictures)
+    assert linked <= set(pictures)
     # What has no records yet has no picture.
-    assert all(pictures[picture](records) is None for picture in set(pictures) - shown)
-    assert all((RESULTS / picture).stat().st_size > 10_000 for picture in shown)
+    assert all(pictures[picture](records) is None for picture in set(pictures) - linked)
+    assert all((RESULTS / picture).stat().st_size > 10_000 for picture in linked)
 
 
 # Numbers with decimals in hand-written sentences: a number must stand in one of the page's tables,
@@ -516,7 +516,7 @@ def test_the_import_graph_of_eval_has_no_circle():
                 } & modules.keys()
             elif isinstance(node, ast.Import):
                 graph[name] |= {alias.name for alias in node.names} & modules.keys()
-    assert "eval.page" in graph["eval.speed"]
+    assert "eval.page" in graph["eval.speed_tables"]
     while leaves := {name for name, needed in graph.items() if not needed}:
         graph = {name: needed - leaves for name, needed in graph.items() if name not in leaves}
     assert graph == {}
@@ -593,10 +593,10 @@ def test_a_table_of_several_states_of_the_sources_says_so(tmp_path):
     assert "third (1)" in all_of_them
 
 
-def test_the_data_of_a_run_are_on_record(here):
-    (here / "bibtex").mkdir()
+def test_the_data_of_a_run_are_on_record(workdir):
+    (workdir / "bibtex").mkdir()
     for half in ("train", "test"):
-        (here / "bibtex" / f"{half}.txt").write_text("2 2 2\n0 0:1\n1 1:1\n")
+        (workdir / "bibtex" / f"{half}.txt").write_text("2 2 2\n0 0:1\n1 1:1\n")
     facts = datasets.facts_of(["bibtex", "mnist"], None)
     assert list(facts) == ["bibtex"]
     assert facts["bibtex"]["recipe"] == "bibtex:lsml"

@@ -168,10 +168,8 @@ def point(seconds, accuracy, epochs=1.0):
 def test_labels_are_numbered_by_those_of_training_rows_and_every_row_with_one_is_kept():
     features = np.arange(100, dtype=np.float32)[:, None]
     several = Labels.of_rows([[7 * (i // 2), 3] for i in range(100)])  # of which the first counts
-    training, test = (
-        Labeled(features, several, 600),
-        Labeled(features[:60] + 1000, Labels.single(7 * np.arange(60)), 600),
-    )
+    training = Labeled(features, several, 600)
+    test = Labeled(features[:60] + 1000, Labels.single(7 * np.arange(60)), 600)
     halves = script.halves(training, test, 90)
     apart = set(halves.training.features[:, 0]), set(halves.validation.features[:, 0])
     assert not apart[0] & apart[1]
@@ -228,19 +226,19 @@ PAPERS = [name for name in EXPERIMENTS if name.startswith("papers-")]
 
 
 @pytest.mark.parametrize("name", PAPERS)
-def test_missing_data_are_one_line_and_a_mistake_of_the_user(name, here, monkeypatch, capsys):
+def test_missing_data_are_one_line_and_a_mistake_of_the_user(name, workdir, monkeypatch, capsys):
     monkeypatch.delenv("EMBEDX_DATA", raising=False)
     with pytest.raises(SystemExit) as ended:
-        command.main([name, "--results", str(here / "results")])
+        command.main([name, "--results", str(workdir / "results")])
     assert ended.value.code == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert (
         "python -m eval data eurlex-4.3k" in line or "embedx corpus fetch mnist`, 11.6 MB" in line
     )
-    assert not (here / "results").exists()
+    assert not (workdir / "results").exists()
 
 
-def test_a_single_missing_set_says_which_file_to_put_where(here, monkeypatch, capsys):
+def test_a_single_missing_set_says_which_file_to_put_where(workdir, monkeypatch, capsys):
     monkeypatch.delenv("EMBEDX_DATA", raising=False)
     with pytest.raises(SystemExit):
         command.main(["papers-augment-and-reduce", "--only", "eurlex-4k"])
@@ -248,20 +246,20 @@ def test_a_single_missing_set_says_which_file_to_put_where(here, monkeypatch, ca
     assert "Eurlex/eurlex_train.txt and Eurlex/eurlex_test.txt" in line
 
 
-def test_a_row_of_a_paper_runs_once_its_data_are_there(here, monkeypatch):
+def test_a_row_of_a_paper_runs_once_its_data_are_there(workdir, monkeypatch):
     monkeypatch.delenv("EMBEDX_DATA", raising=False)
-    (here / "Eurlex").mkdir()
+    (workdir / "Eurlex").mkdir()
     rows = [f"{n % 3} {n % 3}:1 3:0.5" for n in range(60)]
     for half in ("train", "test"):
-        (here / "Eurlex" / f"eurlex_{half}.txt").write_text("\n".join(["60 4 3", *rows, ""]))
+        (workdir / "Eurlex" / f"eurlex_{half}.txt").write_text("\n".join(["60 4 3", *rows, ""]))
     papers.load.cache_clear()
     papers_augment_and_reduce.prepared.cache_clear()
-    records = measured("papers-augment-and-reduce", None, "eurlex-4k", folder=here)
+    records = measured("papers-augment-and-reduce", None, "eurlex-4k", folder=workdir)
     table = experiment_called("papers-augment-and-reduce").tables["eurlex-4k"](records)
     assert rows_of(table)["A&R softmax"]["clamped: paper"] == "-4.593"
 
 
-def test_generated_data_stand_for_what_is_missing_in_a_trial(here, monkeypatch, capsys):
+def test_generated_data_stand_for_what_is_missing_in_a_trial(workdir, monkeypatch, capsys):
     monkeypatch.delenv("EMBEDX_DATA", raising=False)
     run = Run(experiment_called("papers-one-vs-each"), [], quick=True)
     run.check_data()
@@ -273,7 +271,7 @@ def test_generated_data_stand_for_what_is_missing_in_a_trial(here, monkeypatch, 
         assert (training.n_features, training.n_labels) == (test.n_features, test.n_labels)
 
 
-def test_a_corpus_or_a_folder_that_is_not_there_is_a_mistake_of_the_user(here, monkeypatch):
+def test_a_corpus_or_a_folder_that_is_not_there_is_a_mistake_of_the_user(workdir, monkeypatch):
     for arguments in (["--data", "nowhere"], ["--set", "corpus=nowhere.txt"]):
         with pytest.raises(SystemExit) as ended:
             command.main(["papers-ldgs", "--only", "next-word", *arguments])
@@ -300,7 +298,9 @@ def of_batch(name, z, label, drawn, expected=1.0, n_updates=0, state=(0.0,), **s
 
 
 def test_local_steps_by_iterations_are_those_of_an_input_visited_as_often():
-    z, label, drawn = [1.0, 0.0, 2.0], [1, 0, 0], [0, 1, 1]
+    z = [1.0, 0.0, 2.0]
+    label = [1, 0, 0]
+    drawn = [0, 1, 1]
     settings = {"augment": "noise", "threshold": 1e9}
     _, _, state = of_batch(
         "ar-by-iterations", z, label, drawn, n_updates=3, state=(0.5,), minibatches=10, **settings
@@ -311,7 +311,9 @@ def test_local_steps_by_iterations_are_those_of_an_input_visited_as_often():
 
 
 def test_without_the_cap_a_step_of_u_may_end_above_the_estimate_of_the_normaliser():
-    z, label, drawn = [1.0, 0.0, 2.0], [1, 0, 0], [0, 1, 1]
+    z = [1.0, 0.0, 2.0]
+    label = [1, 0, 0]
+    drawn = [0, 1, 1]
     settings = {"double_sum": "proposed", "threshold": 10.0}
     u = 0.9
     _, _, state = of_batch("umax-uncapped", z, label, drawn, n_updates=1, state=(u,), **settings)
@@ -322,7 +324,9 @@ def test_without_the_cap_a_step_of_u_may_end_above_the_estimate_of_the_normalise
 
 
 def test_a_joint_candidate_set_has_all_labels_of_a_row_in_its_sum():
-    z, label, drawn = np.array([1.0, 0.0, 2.0, -1.0]), [1, 1, 0, 0], [0, 0, 1, 0]
+    z = np.array([1.0, 0.0, 2.0, -1.0])
+    label = [1, 1, 0, 0]
+    drawn = [0, 0, 1, 0]
     loss, derivatives, _ = of_batch("sampled-softmax-joint", z, label, drawn)
     p = np.exp(z) * [1, 1, 1, 0]
     p /= p.sum()

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from eval import corpus, overview, speed, speed_block, speed_process
+from eval import corpus, overview, speed, speed_block, speed_process, speed_runs, speed_tables
 from eval.experiment import in_process, report
 from eval.page import filled
 from tests.support import forked
@@ -63,7 +63,7 @@ def test_a_tool_is_left_out_by_naming_the_others(tmp_path):
     assert {job["file"] for job in jobs_of(tmp_path, "memory", "embedx")} == {"text", "larger"}
 
 
-def test_settings_on_record_are_those_that_are_asked_for_again():
+def test_recorded_jobs_equal_the_jobs_of_the_experiment():
     """So that --resume finds the published records."""
     run = Run(experiment_called("speed"), ["start", "feed", "memory"], quick=False, turns=3)
     run.records = Records(RESULTS / "speed.jsonl")
@@ -77,16 +77,16 @@ def test_the_tables_of_the_readme_are_made_from_the_records(file):
 
 
 @pytest.mark.parametrize(("below", "expected"), [(0.9, True), (1.1, False), (None, False)])
-@pytest.mark.parametrize("judged", speed.JUDGED)
+@pytest.mark.parametrize("judged", speed_tables.JUDGED)
 def test_models_count_as_equal_unless_a_confidence_interval_excludes_it(judged, below, expected):
     """Where one was not scored nothing is shown. That tables follow from records is tested with
     those that are published.
     """
-    lower = {name: 0.0 for name in speed.JUDGED if name != judged} | (
-        {judged: -below * speed.MARGIN} if below else {}
+    lower = {name: 0.0 for name in speed_tables.JUDGED if name != judged} | (
+        {judged: -below * speed_tables.MARGIN} if below else {}
     )
     tests = [SimpleNamespace(test=test, interval=(low, 1.0)) for test, low in lower.items()]
-    assert speed.as_good(tests) is expected
+    assert speed_tables.as_good(tests) is expected
 
 
 @needs_gensim
@@ -94,17 +94,17 @@ def test_a_section_is_measured_once_and_reported_again_without_measuring(two_top
     command = ["speed", "--quick", "--only", "feed", "embedx", "--results", str(tmp_path)]
 
     def run(*more):
-        done = forked.run(
+        completed = forked.run(
             *command, *more, cwd=ROOT, env=forked.environment(tmp_path), code=forked.EVAL
         )
-        return done.stderr, (tmp_path / "speed.md").read_text()
+        return completed.stderr, (tmp_path / "speed.md").read_text()
 
-    printed, written = run("--set", f"corpus={two_topics}")
-    assert "kind feed, tool embedx, file text" in printed
+    log, written = run("--set", f"corpus={two_topics}")
+    assert "kind feed, tool embedx, file text" in log
     assert "| plain | embedx | 1 |" in written
     assert str(tmp_path) not in written
-    printed, again = run("--set", f"corpus={two_topics}", "--resume")
-    assert "passed]" not in printed
+    log, again = run("--set", f"corpus={two_topics}", "--resume")
+    assert "passed]" not in log
     assert again.split("## targets")[1] == written.split("## targets")[1]
     (tmp_path / "speed.md").unlink()
     report(experiment_called("speed"), tmp_path, quick=True)
@@ -128,7 +128,8 @@ def test_a_program_trains_all_epochs_and_an_epoch_takes_the_difference_of_two_ru
         return 2 + n_words / 1000
 
     monkeypatch.setattr(speed_process, "timed", timed)
-    lines, program = tmp_path / "lines", tmp_path / tool / tool
+    lines = tmp_path / "lines"
+    program = tmp_path / tool / tool
     lines.write_text("word " * 1000)
     program.parent.mkdir()
     program.touch()
@@ -143,29 +144,29 @@ def test_peers_train_at_each_rate_on_all_threads_and_at_the_best_one_on_fewer(tm
     (tmp_path / "word2vec").mkdir()
     (tmp_path / "word2vec" / "word2vec").touch()
     about = {"tool": "word2vec", "purpose": "peers", "megabytes": 20}
-    done = []
-    for alpha, score in zip(speed.RATES, (0.2, 0.4, 0.3), strict=True):
+    completed = []
+    for alpha, score in zip(speed_runs.RATES, (0.2, 0.4, 0.3), strict=True):
         pooled = {"score": score, "pairs": 9, "resampled": [score] * 2}
-        done.append(
+        completed.append(
             (
                 about | {"threads": 2, "alpha": alpha},
                 {"pooled": pooled, "training": 2.0, "cpu": 4.0},
             )
         )
-    done = [({"kind": "train", "epochs": 5, **job}, result) for job, result in done]
+    completed = [({"kind": "train", "epochs": 5, **job}, result) for job, result in completed]
     run = Run(
         experiment_called("speed"),
         ["peers", "embedx", "word2vec"],
         quick=False,
         peers=str(tmp_path),
     )
-    run.records = made_up(tmp_path / "raw", done, **{"words of 20 MB": 800})
+    run.records = made_up(tmp_path / "raw", completed, **{"words of 20 MB": 800})
     settings_of_jobs = [
         (job["threads"], job["alpha"]) for job in speed.jobs(run) if job["tool"] == "word2vec"
     ]
-    assert settings_of_jobs == [(2, rate) for rate in speed.RATES] + [(1, speed.RATES[1])]
-    row = rows_of(speed.peers(run.records))["2"]
-    shown = [
+    assert settings_of_jobs == [(2, rate) for rate in speed_runs.RATES] + [(1, speed_runs.RATES[1])]
+    row = rows_of(speed_tables.peers(run.records))["2"]
+    cells = [
         row[name]
         for name in (
             "tool",
@@ -176,8 +177,8 @@ def test_peers_train_at_each_rate_on_all_threads_and_at_the_best_one_on_fewer(tm
             "pooled similarity",
         )
     ]
-    assert shown == ["word2vec", "0.05", "4.0", "2,000", "1,000", "0.400"]
-    assert speed.plot(run.records) is not None
+    assert cells == ["word2vec", "0.05", "4.0", "2,000", "1,000", "0.400"]
+    assert speed_tables.plot(run.records) is not None
     run = Run(experiment_called("speed"), ["peers", "fastText"], quick=False, peers=str(tmp_path))
     run.records = made_up(tmp_path / "raw", [])
     with pytest.raises(SystemExit, match="fastText/fasttext"):

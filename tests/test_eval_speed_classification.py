@@ -126,7 +126,7 @@ def several(name, tool, training, p, turn=1, **more):
 
 
 @pytest.mark.parametrize("measure", ["p@1", "p@5"])
-def test_who_is_as_accurate_is_judged_by_the_first_answer_and_by_five(measure):
+def test_equal_accuracy_needs_p_at_1_and_p_at_5(measure):
     peer = {"p@1": 0.5, "p@5": 0.5}
     assert main.as_accurate(peer | {measure: 0.5 - 0.9 * main.MARGIN}, peer)
     assert not main.as_accurate(peer | {measure: 0.5 - 1.1 * main.MARGIN}, peer)
@@ -152,7 +152,7 @@ def test_published_records_are_those_that_resuming_finds():
 # ---- growth
 
 
-def test_generated_data_are_as_they_are_said_to_be():
+def test_generated_labels_have_the_documented_distribution():
     features, labels = generated(50, 300, seed=1)
     assert (features.shape, labels.shape) == ((300, FEATURES), (300, 50))
     np.testing.assert_allclose(features.multiply(features).sum(axis=1), 1, rtol=1e-5)

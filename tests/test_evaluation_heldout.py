@@ -158,7 +158,8 @@ def test_groups_are_sentences_and_pieces_of_long_ones(monkeypatch):
 def test_no_pair_is_scored_and_calibrated_with():
     n = 30_000
     vectors = words_model(n=n, window=3, sample=0.0)
-    words, groups = np.arange(n, dtype=np.int32), np.arange(n) // 25
+    words = np.arange(n, dtype=np.int32)
+    groups = np.arange(n) // 25
     pairs, calibration = draw(words, groups, vectors, seed=5)
     assert len(pairs.targets) == 20_000
     assert len(calibration.targets) == 1000
@@ -200,7 +201,8 @@ def test_text_is_read_as_the_model_read_it(tmp_path):
 
 def test_softmax_is_the_definition(monkeypatch):
     monkeypatch.setattr(heldout, "BLOCK_FLOATS", 70)  # two inputs at a time
-    vectors, pairs = words_model(), random_pairs(200)
+    vectors = words_model()
+    pairs = random_pairs(200)
     likelihood = evaluate(vectors, pairs, NO_PAIRS)
     expected = log_softmax(scores(vectors, pairs.inputs))[np.arange(200), pairs.targets]
     np.testing.assert_allclose(likelihood.values, expected, atol=1e-5)
@@ -215,10 +217,8 @@ def test_softmax_is_the_definition(monkeypatch):
     ("sampler", "exponent"), [("unigram", 0.75), ("unigram", 0.3), ("uniform", 0.75)]
 )
 def test_negative_sampling_adds_the_log_of_its_noise(sampler, exponent):
-    vectors, pairs = (
-        words_model("ns", sampler=sampler, sampler_exponent=exponent),
-        random_pairs(200),
-    )
+    vectors = words_model("ns", sampler=sampler, sampler_exponent=exponent)
+    pairs = random_pairs(200)
     noise = exponent * np.log(vectors.counts) if sampler == "unigram" else 0
     expected = log_softmax(scores(vectors, pairs.inputs) + noise)[np.arange(200), pairs.targets]
     np.testing.assert_allclose(evaluate(vectors, pairs, NO_PAIRS).values, expected, atol=1e-5)
@@ -226,7 +226,8 @@ def test_negative_sampling_adds_the_log_of_its_noise(sampler, exponent):
 
 def test_a_tree_is_that_of_the_kept_counts():
     """Subsampled so hard that another tree would come of the counts themselves."""
-    vectors, pairs = words_model("hs", sample=1e-4), random_pairs(200)
+    vectors = words_model("hs", sample=1e-4)
+    pairs = random_pairs(200)
     tree = OBJECTIVES["hs"](OBJECTIVES["hs"].Settings())
     tree.prepare(kept_counts(vectors.counts, 1e-4))
     of_counts = OBJECTIVES["hs"](OBJECTIVES["hs"].Settings())
@@ -240,14 +241,16 @@ def test_a_tree_is_that_of_the_kept_counts():
 
 
 def test_the_unigram_model_is_that_of_kept_counts():
-    vectors, pairs = words_model(sample=1e-3), random_pairs(100)
+    vectors = words_model(sample=1e-3)
+    pairs = random_pairs(100)
     kept = kept_counts(vectors.counts, 1e-3)
     expected = sum(np.log(kept[y] / kept.sum()) for y in pairs.targets) / 100
     assert evaluate(vectors, pairs, NO_PAIRS).unigram == pytest.approx(expected, rel=1e-12)
 
 
 def test_the_standard_error_is_by_group():
-    vectors, pairs = words_model(), random_pairs(300, n_groups=17)
+    vectors = words_model()
+    pairs = random_pairs(300, n_groups=17)
     likelihood = evaluate(vectors, pairs, NO_PAIRS)
     assert likelihood.standard_error == grouped(likelihood.values, pairs.groups).item_error().value
     assert np.isnan(
@@ -256,7 +259,7 @@ def test_the_standard_error_is_by_group():
 
 
 @pytest.mark.parametrize("by", [2.0, 0.6])
-def test_the_temperature_undoes_what_multiplied_the_scores(by):
+def test_the_temperature_inverts_a_factor_of_the_scores(by):
     true = words_model()
     wrong = words_model()
     wrong.arrays = true.arrays | {
@@ -274,7 +277,8 @@ def test_the_temperature_undoes_what_multiplied_the_scores(by):
         HeldOutPairs(*(pair[part] for pair in pairs))
         for part in (slice(10_000), slice(10_000, None))
     )
-    right, recovered = evaluate(true, scored, calibration), evaluate(wrong, scored, calibration)
+    right = evaluate(true, scored, calibration)
+    recovered = evaluate(wrong, scored, calibration)
     assert recovered.temperature == pytest.approx(by, rel=0.03)
     assert right.temperature == pytest.approx(1, rel=0.03)
     assert recovered.calibrated == pytest.approx(right.calibrated, abs=1e-5)
@@ -360,13 +364,13 @@ def embedx_eval(home, *arguments):
 
 
 def test_eval_prints_the_likelihood_and_nothing_else(home):
-    done = embedx_eval(home, "a", "--text", "text.txt")
-    assert done.returncode == 0, done.stderr
+    completed = embedx_eval(home, "a", "--text", "text.txt")
+    assert completed.returncode == 0, completed.stderr
     vectors = model.load(home / "a")
     pairs, calibration = pairs_of(str(home / "text.txt"), vectors)
     expected = evaluate(vectors, pairs, calibration)
-    printed = dict(line.split("\t") for line in done.stdout.splitlines())
-    assert list(printed) == [
+    result = dict(line.split("\t") for line in completed.stdout.splitlines())
+    assert list(result) == [
         "log_likelihood",
         "standard_error",
         "calibrated",
@@ -375,22 +379,22 @@ def test_eval_prints_the_likelihood_and_nothing_else(home):
         "n_pairs",
         "n_groups",
     ]
-    assert printed["log_likelihood"] == f"{expected.log_likelihood:.4f}"
-    assert printed["n_groups"] == "200"
+    assert result["log_likelihood"] == f"{expected.log_likelihood:.4f}"
+    assert result["n_groups"] == "200"
 
 
 def test_eval_of_two_models_reports_the_difference(home):
-    done = embedx_eval(
+    completed = embedx_eval(
         home, "a", "b", "--text", "text.txt", "--seed", "3", "--json", "--pairs", "similar.tsv"
     )
-    assert done.returncode == 0, done.stderr
-    printed = json.loads(done.stdout)
-    likelihoods = printed["heldout"]
+    assert completed.returncode == 0, completed.stderr
+    result = json.loads(completed.stdout)
+    likelihoods = result["heldout"]
     assert likelihoods["model"]["n_pairs"] == likelihoods["other"]["n_pairs"]
     gain = likelihoods["model"]["log_likelihood"] - likelihoods["other"]["log_likelihood"]
     assert likelihoods["difference"]["log_likelihood"] == pytest.approx(gain)
     assert likelihoods["difference"]["standard_error"] > 0
-    assert printed["scores"][0]["set"] == "similar"
+    assert result["scores"][0]["set"] == "similar"
     lines = embedx_eval(home, "a", "b", "--text", "text.txt", "--seed", "3").stdout.splitlines()
     assert lines[0] == "metric\tmodel\tother\tdifference"
     scores = [f"{likelihoods[name]['log_likelihood']:.4f}" for name in ("model", "other")]
@@ -408,9 +412,9 @@ def test_eval_of_two_models_reports_the_difference(home):
     ],
 )
 def test_a_mistake_gets_one_line_and_exit_code_2(home, arguments, place, quoted):
-    done = embedx_eval(home, *arguments, "--text", "text.txt")
-    assert done.returncode == 2
-    (line,) = done.stderr.splitlines()
+    completed = embedx_eval(home, *arguments, "--text", "text.txt")
+    assert completed.returncode == 2
+    (line,) = completed.stderr.splitlines()
     assert line.startswith(f"embedx: {place}")
     assert lines_with(line, *quoted)
-    assert done.stdout == ""
+    assert completed.stdout == ""

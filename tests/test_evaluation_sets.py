@@ -150,7 +150,8 @@ def test_sentences_agree_with_the_interval():
 def two_sides(tmp_path):
     """Three models each of a good configuration and a bad one, and a set of pairs."""
     rng = np.random.default_rng(5)
-    names, base = [f"w{k}" for k in range(80)], rng.normal(size=(80, 10))
+    names = [f"w{k}" for k in range(80)]
+    base = rng.normal(size=(80, 10))
     for side, noise in (("good", 0.2), ("bad", 3.0)):
         for seed in range(3):
             table = (
@@ -201,29 +202,31 @@ def test_two_configurations_with_several_seeds(two_sides):
 
 def test_the_command_line_takes_them_all(two_sides):
     sets = ("--pairs", "pairs.tsv")
-    done = run_command(two_sides, "eval", "good.0", "good.1", "good.2", "--against", "bad.*", *sets)
-    rows = [line.split("\t") for line in done.stdout.splitlines()]
+    completed = run_command(
+        two_sides, "eval", "good.0", "good.1", "good.2", "--against", "bad.*", *sets
+    )
+    rows = [line.split("\t") for line in completed.stdout.splitlines()]
     assert rows[0][:4] == ["set", "model", "measure", "score"]
     assert [row[0] for row in rows[1:]] == ["pairs"] * 7
-    assert "pairs: A is better than B by" in done.stderr
-    printed = json.loads(run_command(two_sides, "eval", "good.0", "bad.0", *sets, "--json").stdout)
-    assert [difference["measure"] for difference in printed["differences"]] == ["spearman"]
-    assert printed["protocol"]["name"] == "embedx"
+    assert "pairs: A is better than B by" in completed.stderr
+    result = json.loads(run_command(two_sides, "eval", "good.0", "bad.0", *sets, "--json").stdout)
+    assert [difference["measure"] for difference in result["differences"]] == ["spearman"]
+    assert result["protocol"]["name"] == "embedx"
     (two_sides / "q.txt").write_text(": s\nw0 w1 w2 w3\nw4 w5 w6 w7\nw8 w9 w10 w11\n")
-    printed = json.loads(
+    result = json.loads(
         run_command(
             two_sides, "eval", "good.0", "--analogies", "q.txt", "--json", "--protocol", "gensim"
         ).stdout
     )
-    assert (printed["protocol"]["name"], len(printed["scores"])) == ("gensim", 1)
-    done = run_command(two_sides, "nn", "good.0", "w1", "--vectors", "sum", check=False)
-    assert done.returncode == 2
-    (line,) = done.stderr.splitlines()
+    assert (result["protocol"]["name"], len(result["scores"])) == ("gensim", 1)
+    completed = run_command(two_sides, "nn", "good.0", "w1", "--vectors", "sum", check=False)
+    assert completed.returncode == 2
+    (line,) = completed.stderr.splitlines()
     assert line.startswith("embedx: --vectors sum: ")
-    done = run_command(
+    completed = run_command(
         two_sides, "eval", "good.0", "--against", "bad.*", "--text", "pairs.tsv", check=False
     )
-    assert done.returncode == 2
-    (line,) = done.stderr.splitlines()
+    assert completed.returncode == 2
+    (line,) = completed.stderr.splitlines()
     assert line.startswith("embedx: --text ")
     assert "--against" in line

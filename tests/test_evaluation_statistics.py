@@ -38,7 +38,7 @@ def test_spearman_is_scipys_on_every_resample():
     np.testing.assert_allclose(estimate.parts[:50], expected, atol=1e-12)
 
 
-def test_resamples_draw_each_item_alike(monkeypatch):
+def test_resamples_draw_items_uniformly(monkeypatch):
     monkeypatch.setattr(statistics, "BLOCK_FLOATS", 700)
     blocks = []
     statistics.resampled(
@@ -93,7 +93,8 @@ def test_resamples_without_variation_do_not_spoil_the_interval():
 
 def test_a_score_by_groups_has_the_error_of_its_items():
     rng = np.random.default_rng(0)
-    values, groups = rng.normal(size=60), rng.integers(7, size=60)
+    values = rng.normal(size=60)
+    groups = rng.integers(7, size=60)
     score = statistics.grouped(values, groups)
     assert score.value == pytest.approx(values.mean())
     sums = [(values - values.mean())[groups == k].sum() for k in range(7)]
@@ -111,7 +112,8 @@ def test_a_score_by_groups_has_the_error_of_its_items():
 
 
 def test_errors_by_hand():
-    a, b = Score.of_groups([3.0, 1.0], [2, 2]), Score.of_groups([1.0, 1.0], [2, 2])
+    a = Score.of_groups([3.0, 1.0], [2, 2])
+    b = Score.of_groups([1.0, 1.0], [2, 2])
     assert a.value == 1.0
     # what is left is 1 and -1
     assert a.item_error() == pytest.approx((math.sqrt(2 * (1 + 1)) / 4, 1))
@@ -124,7 +126,8 @@ def test_errors_by_hand():
     assert together.value == 0.75
     assert together.error == pytest.approx(math.hypot(math.sqrt(2 * 0.5) / 4, 0.3 / math.sqrt(2)))
     gain = statistics.difference([a, b], [b], seeds)  # sums 1 and 0: what is left is ±0.5
-    of_items, of_seeds = math.sqrt(2 * 0.5) / 4, 0.3 * math.sqrt(1 / 2 + 1)
+    of_items = math.sqrt(2 * 0.5) / 4
+    of_seeds = 0.3 * math.sqrt(1 / 2 + 1)
     assert gain.error == pytest.approx(math.hypot(of_items, of_seeds))
     wide = math.hypot(stats.t.ppf(0.975, 1) * of_items, stats.t.ppf(0.975, 4) * of_seeds)
     assert gain.interval() == pytest.approx((0.25 - wide, 0.25 + wide))

@@ -110,21 +110,21 @@ def test_every_packaged_set_has_gensims_score_to_all_digits(tmp_path, cased):
     rng = np.random.default_rng(5)
     table = rng.normal(0.3, 1, with_ties.vectors.shape).astype(np.float32)
     export.export(WordVectors(with_ties.words, {"input": table}), "word2vec", tmp_path / "v.vec")
-    done = run_command(tmp_path, "eval", "v.vec", "--protocol", "gensim", "--json")
-    printed = {score["set"]: score for score in json.loads(done.stdout)["scores"]}
-    assert set(printed) == {"WordSim-353", "SimLex-999", "Google analogies", "pooled"}
+    completed = run_command(tmp_path, "eval", "v.vec", "--protocol", "gensim", "--json")
+    scores_of = {score["set"]: score for score in json.loads(completed.stdout)["scores"]}
+    assert set(scores_of) == {"WordSim-353", "SimLex-999", "Google analogies", "pooled"}
 
     keyed = gensim_models.KeyedVectors.load_word2vec_format(str(tmp_path / "v.vec"))
     for name, file in (("WordSim-353", "wordsim353.tsv"), ("SimLex-999", "simlex999.txt")):
         _, spearman, share_unknown = keyed.evaluate_word_pairs(datapath(file))
-        score = printed[name]
+        score = scores_of[name]
         assert score["score"] == pytest.approx(spearman[0], abs=1e-14)
         assert 100 * score["oov"] / (score["used"] + score["oov"]) == pytest.approx(
             share_unknown, abs=1e-12
         )
         assert score["oov"] > 50
     accuracy, _ = keyed.evaluate_word_analogies(datapath("questions-words.txt"))
-    assert printed["Google analogies"]["score"] == accuracy
+    assert scores_of["Google analogies"]["score"] == accuracy
     assert 0 < accuracy < 1
 
 
@@ -136,7 +136,8 @@ def test_every_packaged_set_has_gensims_score_to_all_digits(tmp_path, cased):
 def test_analogies_are_answered_exactly_as_gensim_does(tmp_path, cased, candidates, monkeypatch):
     monkeypatch.setattr(analogies, "BLOCK_FLOATS", 20_000)  # several blocks
     monkeypatch.setattr(analogies, "SCORE_FLOATS", 1_000)
-    file, vectors = some_questions(tmp_path), toy(cased=cased, share=1.0)
+    file = some_questions(tmp_path)
+    vectors = toy(cased=cased, share=1.0)
     score, sections = as_gensim(vectors).evaluate_word_analogies(
         str(file), restrict_vocab=candidates
     )
@@ -221,7 +222,8 @@ def test_variants_of_a_question_word_and_zero_vectors_are_no_answers(tmp_path):
             1 : spellings + 1
         ]
         vocabulary = ["zero", "boy", "girl", "man", "woman", *near, "other"]
-        girl, other = np.array([1.0, 2, 0]), np.array([-3.0, -3, 1])
+        girl = np.array([1.0, 2, 0])
+        other = np.array([-3.0, -3, 1])
         table = np.array(
             [[0, 0, 0], [1, 0, 0], girl, [1, 0.1, 0], [1, 0.4, 0.5], *[girl] * len(near), other],
             np.float32,
@@ -426,7 +428,8 @@ def test_the_pooled_score_is_the_mean_weighted_by_pairs():
 def test_the_error_of_the_pooled_score_resamples_each_set_by_itself():
     """All draws made one by one: the sets keep their sizes in every resample."""
     answers = random_answers(some_sets("ab", (30, 90)), 2, missing=0)
-    rng, values = np.random.default_rng(3), []
+    rng = np.random.default_rng(3)
+    values = []
     for _ in range(1000):
         drawn = [rng.integers(len(answer.values), size=len(answer.values)) for answer in answers]
         values.append(
@@ -457,14 +460,12 @@ def test_a_set_that_is_a_part_of_another_does_not_count():
     assert words.pooled(answers[:3]) is None
 
 
-def test_a_set_without_known_words_leaves_the_others():
+def test_a_test_set_without_known_words_does_not_affect_the_others():
     tests = some_sets("abc", (40, 50, 30))
     answers = random_answers(tests, 5)
     nothing = word_sets.Answers(tests[1], np.full(50, np.nan))
-    together, rest = (
-        words.pooled([answers[0], nothing, answers[2]]),
-        words.pooled([answers[0], answers[2]]),
-    )
+    together = words.pooled([answers[0], nothing, answers[2]])
+    rest = words.pooled([answers[0], answers[2]])
     assert together.score == pytest.approx(rest.score)
     assert words.paired_difference([together], [together]).shared == np.count_nonzero(rest.used)
     empty = words.pooled([word_sets.Answers(test, np.full(len(test), np.nan)) for test in tests])

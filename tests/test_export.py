@@ -98,7 +98,7 @@ def test_an_existing_file_is_kept_unless_overwrite_is_given(tmp_path):
         export.export(toy(), "word2vec", tmp_path, overwrite=True)
 
 
-def test_a_failing_export_leaves_nothing(tmp_path, monkeypatch):
+def test_a_failed_export_leaves_no_file(tmp_path, monkeypatch):
     with refused(kind=DataError, file=tmp_path / "nowhere" / "out", line=None) as raised:
         export.export(toy(), "word2vec", tmp_path / "nowhere" / "out")
     assert "No such file or directory" in raised.value.problem

@@ -57,8 +57,8 @@ def model() -> Classifier:
     features, schema = words.finish()
     known = DataSchema(features.shape[1], len(TOPICS), list(TOPICS), schema, by_name=True)
     data = Labeled(features, Labels.single(topics), len(TOPICS), known)
-    wanted = given_settings(None, {"threads": 1}, lambda: data)
-    return train(data, wanted.objective, wanted.settings).classifier
+    run_settings = given_settings(None, {"threads": 1}, lambda: data)
+    return train(data, run_settings.objective, run_settings.settings).classifier
 
 
 def first_probability(model, texts):
@@ -118,21 +118,21 @@ def test_none_of_these_is_an_answer_for_other_topics(model):
     assert none[1].mean() < 0.1
 
 
-def test_the_command_prints_none_of_these_and_how_many_rows_it_knows_nothing_of(model, tmp_path):
+def test_predict_prints_none_of_these_and_counts_rows_without_known_words(model, tmp_path):
     model.save(tmp_path / "m")
     rows = tmp_path / "rows.txt"
     rows.write_text("zzzz qqqq\ninvoice charged twice refund please help my\n")
     command = ["predict", str(tmp_path / "m"), str(rows), "--top-k", "1", "--abstain"]
-    printed = run_command(tmp_path, *command)
-    lines = printed.stdout.splitlines()
+    completed = run_command(tmp_path, *command)
+    lines = completed.stdout.splitlines()
     assert lines[0].startswith("none of these\t")
     assert lines[1].startswith("billing\t")
-    assert "1 of 2 rows" in printed.stderr
+    assert "1 of 2 rows" in completed.stderr
     as_json = run_command(tmp_path, *command, "--json").stdout.splitlines()
     assert json.loads(as_json[0])[0]["label"] is None
 
 
-def test_a_model_in_a_folder_answers_alike(model, tmp_path):
+def test_a_saved_and_loaded_model_predicts_the_same(model, tmp_path):
     texts = [*tickets(20, 4)[0], "zzzz", "invoice Geld"]
     model.save(tmp_path / "m")
     np.testing.assert_array_equal(
@@ -153,7 +153,7 @@ def test_a_model_without_factors_answers_as_before_and_does_not_abstain(model):
         old.predict(texts, abstain=True)
 
 
-def test_factors_that_fall_with_what_is_known_are_refused():
+def test_decreasing_familiarity_factors_are_refused():
     with refused_data("familiarity.npy"):
         familiarity.check({"familiarity": -np.ones((2, 6))})
 
@@ -182,8 +182,8 @@ def test_unknown_words_of_a_validation_file_stay_unknown(tmp_path):
         (tmp_path / name).write_text("".join(lines))
     command = ["classify", "train.txt", "--validation", "validation.txt", "--output", "m"]
     run_command(tmp_path, *command)
-    done = run_command(tmp_path, "eval", "m", "--test", "validation.txt", "--json")
-    assert json.loads(done.stdout)["test"]["accuracy"] > 0.9
+    completed = run_command(tmp_path, "eval", "m", "--test", "validation.txt", "--json")
+    assert json.loads(completed.stdout)["test"]["accuracy"] > 0.9
 
 
 def test_an_estimator_abstains_as_the_classifier_that_it_holds():
@@ -201,8 +201,8 @@ def test_an_estimator_abstains_as_the_classifier_that_it_holds():
 
 def test_rows_of_standard_input_without_a_known_word_are_counted(model, tmp_path):
     model.save(tmp_path / "m")
-    done = run_command(tmp_path, "predict", "m", "-", input="zzzz\nrefund\nqqqq\n")
-    assert "2 of 3 rows" in done.stderr
+    completed = run_command(tmp_path, "predict", "m", "-", input="zzzz\nrefund\nqqqq\n")
+    assert "2 of 3 rows" in completed.stderr
 
 
 def test_topics_that_training_lacks_are_seldom_accepted(tmp_path, monkeypatch):
@@ -238,7 +238,8 @@ def test_digits_that_training_lacks_are_seldom_accepted():
         rng = np.random.default_rng(seed)
         lacking = rng.choice(10, 3, replace=False)
         order = rng.permutation(len(features))
-        training, test = order[:1440], order[1440:]
+        training = order[:1440]
+        test = order[1440:]
         training = training[~np.isin(digits[training], lacking)]
         model = SoftmaxClassifier(optimizer="adagrad", calibration=0.15, random_state=seed)
         model.fit(features[training], digits[training])
@@ -284,7 +285,7 @@ def test_each_label_is_unknown_to_one_of_the_classifiers():
     assert n_unknown.tolist() == [1, 1, 1, 1, 1, 1, unknown_labels.N_GROUPS, 1]
 
 
-def test_with_two_labels_none_is_left_out():
+def test_with_two_labels_there_are_no_groups_of_left_out_labels():
     data = Labeled(np.eye(6, dtype=np.float32), Labels.single(np.repeat([0, 1], 3)), 2)
     assert not list(unknown_labels.groups(data, data.labels))
 
@@ -305,9 +306,9 @@ def test_a_note_says_why_no_classifier_without_some_labels_is_trained(monkeypatc
         return train_run(run, plan, checkpoints)
 
     monkeypatch.setattr(ClassifierRun, "train", refuse_without_held_out)
-    data, wanted = four_labels()
+    data, run_settings = four_labels()
     progress = Notes()
-    trained = train(data, wanted.objective, wanted.settings, progress=progress)
+    trained = train(data, run_settings.objective, run_settings.settings, progress=progress)
     assert "familiarity" in trained.classifier.arrays
     assert len(lines_with(progress.notes, "--abstain", "--dim 7")) == 1
 
@@ -323,8 +324,8 @@ def test_ctrl_c_while_labels_are_left_out_keeps_the_classifier(monkeypatch):
         return train_run(run, plan, checkpoints)
 
     monkeypatch.setattr(ClassifierRun, "train", interrupt_without_held_out)
-    data, wanted = four_labels()
-    trained = train(data, wanted.objective, wanted.settings)
+    data, run_settings = four_labels()
+    trained = train(data, run_settings.objective, run_settings.settings)
     assert len(interrupted_runs) == 1
     assert isinstance(trained.outcome.interrupted_by, KeyboardInterrupt)
     assert trained.classifier.facts["examples"] == 1080

@@ -257,7 +257,7 @@ def test_a_compressed_model_is_to_be_unpacked(tmp_path):
         embedx.load(tmp_path / "packed.bin.gz")
 
 
-def test_words_that_read_alike_keep_the_first(tmp_path):
+def test_of_words_with_the_same_text_the_first_is_kept(tmp_path):
     data = content(tmp_path)
     for word, other in ((b"duck", b"\xff\xfeab"), (b"</s>", b"\xfe\xffab")):
         at = data.index(word + b"\0")

@@ -28,7 +28,7 @@ SHA256 = hashlib.sha256(TEXT).hexdigest()
 
 
 @pytest.fixture
-def site(here, monkeypatch):
+def site(workdir, monkeypatch):
     monkeypatch.setattr(fetching, "PAUSES", (0.0, 0.0))
     with serving(TEXT) as served:
         yield served
@@ -53,7 +53,7 @@ def recipe(site, tmp_path):
 
 
 def ranges(site):
-    return [wanted for _, wanted in site.asked]
+    return [byte_range for _, byte_range in site.asked]
 
 
 def left():
@@ -80,7 +80,8 @@ def test_a_cut_download_is_resumed(site, recipe):
 
 @pytest.mark.parametrize("has_ranges", [True, False])
 def test_without_ranges_or_a_date_a_cut_download_starts_again(site, recipe, has_ranges):
-    site.cuts, site.has_ranges = [300], has_ranges
+    site.cuts = [300]
+    site.has_ranges = has_ranges
     if has_ranges:
         site.date = ""
     notes = Notes()
@@ -93,7 +94,8 @@ def test_a_file_that_changes_meanwhile_is_fetched_from_its_beginning(site, recip
     def change():
         site.content, site.date = OTHER, "Fri, 01 Mar 2024 12:00:01 GMT"
 
-    site.cuts, site.then = [300], change
+    site.cuts = [300]
+    site.then = change
     assert fetch(recipe()).read_bytes() == OTHER
 
 
@@ -226,7 +228,8 @@ def read(url):
 
 def test_a_url_is_read(site):
     assert read(f"{site.url}/corpus.txt") == TEXT
-    site.statuses, site.missing_bytes = {"/missing.txt": 404}, 10
+    site.statuses = {"/missing.txt": 404}
+    site.missing_bytes = 10
     with refused(kind=DataError, file=f"{site.url}/missing.txt") as raised:
         read(f"{site.url}/missing.txt")
     assert "404" in raised.value.problem
@@ -241,7 +244,7 @@ def test_a_url_is_read(site):
 
 
 @pytest.mark.parametrize("sent", ["bytes 5-9/100", "bytes 0-4/100", "nonsense", ""])
-def test_a_part_that_was_not_asked_for_is_not_taken_for_the_file(site, recipe, sent):
+def test_a_response_with_another_range_than_requested_is_refused(site, recipe, sent):
     site.other_part = sent
     with refused_data("mine", quoting="another part"):
         fetch(recipe())
@@ -250,7 +253,8 @@ def test_a_part_that_was_not_asked_for_is_not_taken_for_the_file(site, recipe, s
 
 
 def test_a_part_that_does_not_continue_is_not_appended(site, recipe):
-    site.cuts, site.missing_bytes = [300], 1
+    site.cuts = [300]
+    site.missing_bytes = 1
     with pytest.raises(EmbedxError):
         fetch(recipe())
     site.other_part = "bytes 7-11/100"
@@ -309,17 +313,17 @@ def test_errors_of_a_streamed_url_keep_its_secrets(site):
     assert site.asked == [("/b.txt?token=secret", None)]
 
 
-def test_a_recipe_imports_nothing(here):
-    (here / "x").mkdir()
-    (here / "x" / "__init__.py").write_text("raise SystemExit('imported')")
-    (here / "x" / "y").mkdir()
-    sys.path.insert(0, str(here))
+def test_a_recipe_imports_nothing(workdir):
+    (workdir / "x").mkdir()
+    (workdir / "x" / "__init__.py").write_text("raise SystemExit('imported')")
+    (workdir / "x" / "y").mkdir()
+    sys.path.insert(0, str(workdir))
     try:
-        (here / "x" / "y" / "mine.txt").write_text("text")
-        files = Recipe("mine", here, package="x.y", files=["mine.txt"]).files_here()
+        (workdir / "x" / "y" / "mine.txt").write_text("text")
+        files = Recipe("mine", workdir, package="x.y", files=["mine.txt"]).files_here()
     finally:
-        sys.path.remove(str(here))
-    assert files == [str(here / "x" / "y" / "mine.txt")]
+        sys.path.remove(str(workdir))
+    assert files == [str(workdir / "x" / "y" / "mine.txt")]
     assert "x" not in sys.modules
 
 
@@ -330,21 +334,21 @@ files = ["{a}"]
 """
 
 
-def test_values_are_put_in_once(here):
-    (here / "mine.toml").write_text(PLACEHOLDERS + 'a = "{b}"\nb = "c"\n')
+def test_values_are_put_in_once(workdir):
+    (workdir / "mine.toml").write_text(PLACEHOLDERS + 'a = "{b}"\nb = "c"\n')
     assert find_recipe("mine").files == ["{b}"]
 
 
-def test_values_do_not_grow_without_bound(here):
+def test_values_do_not_grow_without_bound(workdir):
     row = "".join(["{a}"] * 3000)
     text = PLACEHOLDERS.replace("{a}", row) + f'a = "{"x" * 3000}"\n'
-    (here / "mine.toml").write_text(text)
+    (workdir / "mine.toml").write_text(text)
     with refused_data("mine.toml", quoting="131,072"):
         find_recipe("mine")
 
 
-def test_a_recipe_in_place_of_a_built_in_one_says_so(here, caplog):
-    (here / "text8.toml").write_text('kind = "text"\nreader = "text"\nfiles = ["text8"]\n')
+def test_a_recipe_in_place_of_a_built_in_one_says_so(workdir, caplog):
+    (workdir / "text8.toml").write_text('kind = "text"\nreader = "text"\nfiles = ["text8"]\n')
     assert find_recipe("text8").folder == Path()
     (record,) = caplog.records
     assert "text8.toml" in record.getMessage()

@@ -44,14 +44,14 @@ def report(rows):
 
 
 def test_a_report_prints_as_the_command_line_does(report):
-    printed = str(report).split("\n\n")
-    assert printed[0].splitlines() == report.headlines
+    sections = str(report).split("\n\n")
+    assert sections[0].splitlines() == report.headlines
     assert report.headlines[0] == "94 of 100 first suggestions are right."
-    names, values = zip(*(line.split() for line in printed[1].splitlines()), strict=True)
+    names, values = zip(*(line.split() for line in sections[1].splitlines()), strict=True)
     assert list(names) == list(report)
     assert values[names.index("accuracy")] == "0.9375"
-    assert printed[2].splitlines()[0].startswith("training rows of a label")
-    assert printed[3].splitlines()[0].split("  ")[0] == "threshold"
+    assert sections[2].splitlines()[0].startswith("training rows of a label")
+    assert sections[3].splitlines()[0].split("  ")[0] == "threshold"
 
 
 def test_frames_of_a_report_have_its_numbers(report):

@@ -12,8 +12,8 @@ from tests.support.forked import ROOT, environment, run
 
 def test_four_threads_fit_every_objective_as_one_does(tmp_path):
     code = "from tests.support.fits_at_once import main\nmain()"
-    done = run(code=code, cwd=ROOT, env=environment(tmp_path))
-    assert json.loads(done.stdout) == []
+    completed = run(code=code, cwd=ROOT, env=environment(tmp_path))
+    assert json.loads(completed.stdout) == []
 
 
 def test_a_grid_search_by_threads_has_all_scores():

@@ -76,8 +76,8 @@ def test_a_model_may_have_no_names(tmp_path):
 
 
 def test_a_model_of_another_task_is_refused(tmp_path):
-    wanted = ("'classification'", "`embedx train`", "`embedx predict`")
-    with refused_data("classifier/model.json", quoting=wanted):
+    quoted = ("'classification'", "`embedx train`", "`embedx predict`")
+    with refused_data("classifier/model.json", quoting=quoted):
         model.load(saved(tmp_path / "classifier"))
     with refused_data("words/model.json", quoting=("'skipgram'", "`embedx classify`")):
         on_disk.read(word_vectors(tmp_path / "words"), CLASSIFIER)
@@ -160,7 +160,7 @@ def test_words_come_with_a_row_each_and_by_falling_count(tmp_path):
         model.WordVectors(**contents | {"counts": np.array([1, 2])}).save(tmp_path / "m")
 
 
-def test_a_model_that_is_replaced_while_it_is_read_is_read_anew(tmp_path, monkeypatch):
+def test_a_model_that_is_replaced_while_it_is_read_is_read_again(tmp_path, monkeypatch):
     """Words of one model with vectors of another would be of the same shapes."""
     path = tmp_path / "m"
 
@@ -168,7 +168,8 @@ def test_a_model_that_is_replaced_while_it_is_read_is_read_anew(tmp_path, monkey
         arrays = {name: np.full((1, 2), number, np.float32) for name in ("input", "output")}
         model.WordVectors([f"word{number}"], arrays).save(path, overwrite)
 
-    read_array, n_read = on_disk.read_array, []
+    read_array = on_disk.read_array
+    n_read = []
 
     def read_while_another_saves(*arguments):
         n_read.append(arguments)
@@ -220,7 +221,8 @@ def test_a_model_that_is_always_replaced_is_refused(tmp_path, monkeypatch):
 
 
 def test_damage_is_reported_at_once(tmp_path, monkeypatch):
-    path, tries = word_vectors(tmp_path / "m"), []
+    path = word_vectors(tmp_path / "m")
+    tries = []
     (path / "input.npy").unlink()
     read_names = on_disk.read_names
     monkeypatch.setattr(on_disk, "read_names", lambda *a: (tries.append(a), read_names(*a))[1])

@@ -96,7 +96,7 @@ def zstd_frames(content):
         (zstd_frames, "word2vec text"),
     ],
 )
-def test_compression_is_recognised_whatever_the_name(tmp_path, compress, layout):
+def test_compression_is_recognised_by_content(tmp_path, compress, layout):
     vectors = model.load(write(tmp_path, compress(LAYOUTS[layout]), "vectors.txt"))
     np.testing.assert_array_equal(vectors.vectors, VECTORS)
     vectors = model.load(write(tmp_path, LAYOUTS[layout], "not-compressed.gz"))

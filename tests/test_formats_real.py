@@ -22,11 +22,10 @@ def toy(words=WORDS, dim=12, output=True):
     rng = np.random.default_rng(4)
     # rows of the trainer are padded
     padded = rng.normal(size=(2, len(words), dim + 3)).astype(np.float32)
-    arrays = (
-        {"input": padded[0, :, :dim], "output": padded[1, :, :dim]}
-        if output
-        else {"input": padded[0, :, :dim]}
-    )
+    if output:
+        arrays = {"input": padded[0, :, :dim], "output": padded[1, :, :dim]}
+    else:
+        arrays = {"input": padded[0, :, :dim]}
     settings = {"tokenizer": "words", "lowercase": True, "dim": dim, "window": 5}
     facts = {
         "objective": "ns",
@@ -313,7 +312,8 @@ def test_gensim_loads_its_own_format(tmp_path, dtype, mmap):
     assert keyed.vectors.dtype == dtype
     assert_close(keyed.vectors, vectors.vectors, dtype)
     assert keyed.get_vecattr("naïve", "count") == vectors.counts[1]
-    ours, theirs = vectors.most_similar("the", top_k=3), keyed.most_similar("the", topn=3)
+    ours = vectors.most_similar("the", top_k=3)
+    theirs = keyed.most_similar("the", topn=3)
     assert [word for word, _ in ours] == [word for word, _ in theirs]
     keyed.add_vectors(["more"], np.ones((1, 12)))  # it is whole
     assert len(keyed) == len(WORDS) + 1
@@ -396,11 +396,10 @@ def test_a_folder_is_replaced_only_if_all_in_it_was_written_here(tmp_path, forma
     with refused_data("folder", "overwrite"):
         export.export(vectors, format, out)
     export.export(toy(WORDS[:3]), format, out, overwrite=True)
-    words = (
-        json.loads((out / "tokenizer.json").read_text())["model"]["vocab"]
-        if format != "embedx"
-        else model.load(out).words
-    )
+    if format != "embedx":
+        words = json.loads((out / "tokenizer.json").read_text())["model"]["vocab"]
+    else:
+        words = model.load(out).words
     assert list(words)[:3] == WORDS[:3]
     other = tmp_path / "photos"
     other.mkdir()

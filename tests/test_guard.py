@@ -66,7 +66,8 @@ class Bowl(Strategy):
         self, threads=1, spoiled_from=math.inf, spoil=lambda loss: math.nan, spoils_above_rate=0.0
     ):
         self.workers = list(range(threads))
-        self.w, self.done = np.full(3, 8.0), np.zeros(40 * 5, dtype=np.int64)
+        self.w = np.full(3, 8.0)
+        self.done = np.zeros(40 * 5, dtype=np.int64)
         self.spoiled_from = spoiled_from
         self.spoil = spoil
         self.spoils_above_rate = spoils_above_rate
@@ -110,7 +111,8 @@ def walk(strategy, rate, epochs=1, shape="constant", progress=None, **options):
     ("rate", "lowered"), [(1.9, []), (5.0, [0.5]), (500.0, [50.0, 0.5]), (3e4, [3e3, 30.0, 0.3])]
 )
 def test_a_diverging_rate_is_lowered_until_the_run_converges(rate, lowered, threads):
-    strategy, notes = Bowl(threads), Notes()
+    strategy = Bowl(threads)
+    notes = Notes()
     outcome = walk(strategy, rate, progress=notes)
     assert outcome.lowered_rates == pytest.approx(lowered)
     assert outcome.facts().get("learning_rate_lowered", []) == outcome.lowered_rates
@@ -182,7 +184,8 @@ def test_a_state_with_a_lock_is_checked_during_training(monkeypatch):
 
 def test_a_diverged_run_is_rolled_back_to_its_last_good_state():
     """Looked at after every second of its 40 chunks, of which the ninth begins what goes wrong."""
-    strategy, notes = Bowl(spoiled_from=9, spoils_above_rate=0.05), Notes()
+    strategy = Bowl(spoiled_from=9, spoils_above_rate=0.05)
+    notes = Notes()
     outcome = walk(strategy, 0.1, progress=notes)
     assert [step for step, rate in strategy.rates if rate == 0.1] == list(range(10))
     assert [step for step, rate in strategy.rates if rate < 0.05] == list(range(8, 40))
@@ -239,7 +242,8 @@ def test_a_rolled_back_run_has_to_beat_the_baseline():
 
 
 def test_after_three_rollbacks_a_run_ends_with_its_last_good_state():
-    strategy, notes = Bowl(spoiled_from=9), Notes()
+    strategy = Bowl(spoiled_from=9)
+    notes = Notes()
     outcome = walk(strategy, 0.1, progress=notes)
     assert strategy.w == pytest.approx(8 * 0.9**8)
     assert outcome.tally.words == 800
@@ -266,7 +270,8 @@ def test_exploding_parameters_are_noticed_although_the_loss_is_flat():
 
 
 def test_an_epoch_that_diverged_is_not_reported():
-    strategy, epochs_ended = Bowl(spoiled_from=60, spoils_above_rate=0.05), []
+    strategy = Bowl(spoiled_from=60, spoils_above_rate=0.05)
+    epochs_ended = []
     walk(
         strategy,
         0.1,
@@ -300,7 +305,8 @@ def test_a_time_budget_is_kept_by_a_rolled_back_run(monkeypatch):
 
 
 def test_ctrl_c_during_a_rollback_keeps_the_rolled_back_state(monkeypatch):
-    restore, pressed = TrainState.restore, []
+    restore = TrainState.restore
+    pressed = []
 
     def interrupted(self, snapshot):
         if strategy.done.any() and not pressed:
@@ -371,9 +377,9 @@ def test_a_rolled_back_run_resumes_from_a_snapshot_exactly(run, name, stop_after
     assert there.lowered_rates
     assert there.epochs == 20
     stop_after(there.state.values["trainer.next_step"].read() - 2)
-    _, here = run(name, **options)
-    assert here.lowered_rates == there.lowered_rates
-    snapshot = here.state.snapshot()
+    _, workdir = run(name, **options)
+    assert workdir.lowered_rates == there.lowered_rates
+    snapshot = workdir.state.snapshot()
     stop_after(None)
     rest, end = run(name, snapshot, **options)
     same(rest, whole)
@@ -407,7 +413,8 @@ def words_at(name, corpus, times, rate=None, **options):
     """The model of a run at a rate, or at so many times the default rate, how it ended, and what
     was told.
     """
-    objective_class, notes = OBJECTIVES[name], Notes()
+    objective_class = OBJECTIVES[name]
+    notes = Notes()
     options = {
         "dim": 8,
         "epochs": 3,
@@ -432,7 +439,8 @@ def cautions(name):
 
 
 def labels_at(name, data, times, rate=None):
-    objective_class, notes = OBJECTIVES[name], Notes()
+    objective_class = OBJECTIVES[name]
+    notes = Notes()
     objective = objective_class(
         objective_class.Settings.from_options(objective_settings(objective_class, {"warm_up": 1.0}))
     )
@@ -492,7 +500,7 @@ def better_than_the_most_frequent(classifier, data):
 )
 @pytest.mark.parametrize("name", OBJECTIVES if IN_FULL else REPRESENTATIVES)
 @pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")
-def test_at_any_rate_a_model_is_better_than_one_without_inputs_or_the_run_says_that_it_diverged(
+def test_at_every_learning_rate_a_model_beats_frequencies_or_the_run_diverges(
     run, data, is_better, name, times, request
 ):
     data = request.getfixturevalue(data)
@@ -556,7 +564,7 @@ def spoiled(monkeypatch):
 
 
 def test_train_saves_the_last_good_state_and_ends_with_code_3(tmp_path, two_topics, spoiled):
-    printed = io.StringIO()
+    log = io.StringIO()
     request = TrainRequest(
         corpora=[str(two_topics)],
         objective="ns",
@@ -567,12 +575,12 @@ def test_train_saves_the_last_good_state_and_ends_with_code_3(tmp_path, two_topi
     )
     saved = ("2.5 epochs", str(tmp_path / "out"))
     with refused(None, "learning_rate", kind=DivergedError, quoting=saved) as end:
-        run_request(request, Reporter(printed))
+        run_request(request, Reporter(log))
     assert end.value.exit_code == 3
     facts = embedx.load(tmp_path / "out").facts
     assert len(facts["learning_rate_lowered"]) == 3
     assert facts["epochs"] == pytest.approx(2.5)
-    assert printed.getvalue().count("warning: the loss got lost") == 3
+    assert log.getvalue().count("warning: the loss got lost") == 3
     assert json.loads((tmp_path / "out" / "model.json").read_text())["facts"][
         "learning_rate_lowered"
     ]

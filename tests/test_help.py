@@ -25,7 +25,7 @@ from embedx.samplers import SAMPLERS
 from embedx.settings import is_given_by_set, option_name, settings_of
 from embedx.skipgram.settings import CollapsedSettings, SkipGramSettings
 from embedx.text.settings import PhraseSettings, TextSettings, VocabularySettings
-from tests.support.commands import invoke, run_command
+from tests.support.commands import invoke, run_command, words_of
 from tests.support.refusals import refused, refused_on_command_line
 
 COMMAND = [sys.executable, "-m", "embedx"]
@@ -106,7 +106,7 @@ def test_the_help_shows_defaults_that_depend_on_the_objective():
 # ---- settings by --set
 
 
-def test_a_name_is_given_by_set_everywhere_or_nowhere():
+def test_a_setting_is_an_option_in_all_classes_or_given_by_set_in_all():
     groups = [
         SkipGramSettings,
         CollapsedSettings,
@@ -149,14 +149,7 @@ def test_settings_given_by_set_are_those_of_options(requested):
         {"local_decay": 0.5, "augment": "noise", "threshold": 1e9},
     )
     _, typed = requested(
-        "classify",
-        "x",
-        "--set",
-        "tree_l2=0.5",
-        "--set",
-        "replacement=yes",
-        "--set",
-        "decay-every=3",
+        *words_of("classify x --set tree_l2=0.5 --set replacement=yes --set decay-every=3")
     )
     assert typed == {"tree_l2": 0.5, "replacement": True, "decay_every": 3}
     assert requested("classify", "x", "--set", "arity=8", "--set", "arity=9")[1] == {"arity": 9}
@@ -224,11 +217,11 @@ def options_listed(text):
 
 @pytest.mark.parametrize("name", list(OBJECTIVES))
 def test_an_objective_is_listed_with_its_own_settings_alone(name, capsys):
-    printed = listed_objective(capsys, name)
-    settings, _, others = printed.partition("Other defaults")
+    help_text = listed_objective(capsys, name)
+    settings, _, others = help_text.partition("Other defaults")
     objective = OBJECTIVES[name]
-    assert printed.startswith(f"{name}  ")
-    assert max(map(len, printed.splitlines())) <= 80
+    assert help_text.startswith(f"{name}  ")
+    assert max(map(len, help_text.splitlines())) <= 80
     assert sorted(options_listed(settings)) == sorted(
         option_name(setting) for setting in settings_of(objective.Settings)
     )
@@ -268,7 +261,7 @@ def test_an_objective_that_does_not_exist_is_refused():
 
 
 @pytest.mark.parametrize("command", ["train", "classify"])
-def test_the_whole_help_lists_what_set_takes(command, run):
+def test_help_all_lists_the_settings_for_set(command, run):
     text = run(command, "--help-all").stdout
     assert max(map(len, text.splitlines())) <= 80
     _, _, tail = text.partition("Less common settings")
@@ -355,9 +348,9 @@ def test_no_bar_runs_into_rows_that_are_read_at_once(tmp_path):
 
 
 def test_an_unknown_command_suggests_the_near_one(run):
-    done = run("trian", "x")
-    assert done.returncode == 2
-    assert done.stderr == "embedx: No such command 'trian'. Did you mean 'train'? see --help\n"
+    completed = run("trian", "x")
+    assert completed.returncode == 2
+    assert completed.stderr == "embedx: No such command 'trian'. Did you mean 'train'? see --help\n"
 
 
 def test_a_suggestion_comes_before_the_remedy():
@@ -372,21 +365,21 @@ def test_a_suggestion_comes_before_the_remedy():
 
 @pytest.mark.parametrize("words", [["-h"], ["corpus", "check", "-h"]], ids=" ".join)
 def test_the_option_h_shows_the_help(words, run):
-    done = run(*words)
-    assert done.returncode == 0
-    assert done.stdout == run(*words[:-1], "--help").stdout
+    completed = run(*words)
+    assert completed.returncode == 0
+    assert completed.stdout == run(*words[:-1], "--help").stdout
 
 
 @pytest.mark.parametrize(
     ("typed", "offered"), [("embedx cl", {"classify"}), ("embedx train x --opt", {"--optimizer"})]
 )
 def test_a_shell_completes(typed, offered, run):
-    done = run(
+    completed = run(
         _EMBEDX_COMPLETE="complete_bash", COMP_WORDS=typed, COMP_CWORD=str(len(typed.split()) - 1)
     )
-    assert set(done.stdout.split()) == offered, done.stderr
+    assert set(completed.stdout.split()) == offered, completed.stderr
 
 
 def test_the_script_for_a_shell_is_shown(run):
-    done = run("--show-completion", "bash", _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="1")
-    assert "_EMBEDX_COMPLETE=complete_bash" in done.stdout
+    completed = run("--show-completion", "bash", _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="1")
+    assert "_EMBEDX_COMPLETE=complete_bash" in completed.stdout

@@ -122,9 +122,9 @@ def test_a_dry_run_shows_where_a_default_comes_from(orders, run):
 
 def test_a_model_keeps_where_its_settings_come_from(orders, run, tmp_path):
     run("train", orders, "--format", "sessions", "--output", tmp_path / "items")
-    printed = run_command(tmp_path, "info", tmp_path / "items").stdout
-    assert "objective\ths (default for sessions)\n" in printed
-    assert "sample=0 (default for sessions)" in printed
+    info = run_command(tmp_path, "info", tmp_path / "items").stdout
+    assert "objective\ths (default for sessions)\n" in info
+    assert "sample=0 (default for sessions)" in info
     record = json.loads(run_command(tmp_path, "info", tmp_path / "items", "--json").stdout)
     assert record["chosen"]["sample"] == "default for sessions"
 
@@ -132,22 +132,22 @@ def test_a_model_keeps_where_its_settings_come_from(orders, run, tmp_path):
 @pytest.mark.parametrize(
     ("options", "noun"), [(["--format", "sessions"], "item"), (["--walks", "2"], "node")]
 )
-def test_items_and_nodes_are_called_so_everywhere(tmp_path, options, noun):
+def test_commands_and_pages_speak_of_items_and_nodes(tmp_path, options, noun):
     (tmp_path / "data.txt").write_text("a b\nb c\nc d\nd e\ne a\na c\n" * 20)
 
-    def printed(*words, check=True):
+    def run_here(*words, check=True):
         return run_command(tmp_path, *words, check=check)
 
     dims = ["--dim", "4", "--threads", "1", "--epochs", "2"]
-    done = printed("train", "data.txt", *options, *dims, "--output", "model")
-    assert re.search(rf"\t5 {noun}s, loss .* {noun}s/s$", done.stdout, re.MULTILINE)
-    assert f"vocabulary: 5 {noun}s" in done.stderr
-    assert f"{noun}s\t5" in printed("info", "model").stdout.splitlines()
-    (answer,) = json.loads(printed("analogy", "model", *"abc", "--top-k", "1", "--json").stdout)
+    completed = run_here("train", "data.txt", *options, *dims, "--output", "model")
+    assert re.search(rf"\t5 {noun}s, loss .* {noun}s/s$", completed.stdout, re.MULTILINE)
+    assert f"vocabulary: 5 {noun}s" in completed.stderr
+    assert f"{noun}s\t5" in run_here("info", "model").stdout.splitlines()
+    (answer,) = json.loads(run_here("analogy", "model", *"abc", "--top-k", "1", "--json").stdout)
     assert list(answer) == [noun, "cosine"]
-    failed = printed("analogy", "model", "a", "b", check=False)
+    failed = run_here("analogy", "model", "a", "b", check=False)
     assert f"fewer than three {noun}s" in failed.stderr
-    failed = printed("nn", "model", "zzz", check=False)
+    failed = run_here("nn", "model", "zzz", check=False)
     assert f"zzz: not among the 5 {noun}s of the model" in failed.stderr
 
     model = embedx.load(tmp_path / "model")
@@ -156,7 +156,7 @@ def test_items_and_nodes_are_called_so_everywhere(tmp_path, options, noun):
     assert repr(word_map).startswith(f"5 {noun}s by ")
     assert word_map.to_frame().columns[0] == noun
 
-    printed("report", "model", "--output", "page.html")
+    run_here("report", "model", "--output", "page.html")
     page = (tmp_path / "page.html").read_text()
     text = re.sub(r"<(style|script).*?</\1>|<[^>]*>", " ", page, flags=re.DOTALL)
     assert (
@@ -206,9 +206,9 @@ def test_models_of_sessions_are_compared_by_next_items(orders):
 
 def test_names_of_nodes_with_punctuation_are_no_raw_text(tmp_path):
     (tmp_path / "edges.csv").write_text('"a, b",c\n"a, b",d\nc,d\nd,"a, b"\n')
-    done = run_command(tmp_path, "train", "edges.csv", "--walks", "5", "--threads", "1")
-    assert "node frequencies" in done.stderr
-    assert "--tokenizer" not in done.stderr
+    completed = run_command(tmp_path, "train", "edges.csv", "--walks", "5", "--threads", "1")
+    assert "node frequencies" in completed.stderr
+    assert "--tokenizer" not in completed.stderr
 
 
 def test_epochs_and_a_time_budget_are_not_both_given_in_python():

@@ -134,7 +134,8 @@ def test_trees_are_averaged_over_their_probabilities():
         random_array((9, n_features), density=0.5, rng=rng, dtype=np.float32, format="csr")
     )
     objective = ova("logistic")
-    trees, p = [], np.zeros((9, 7))
+    trees = []
+    p = np.zeros((9, 7))
     for _ in range(3):
         level, w = random_level(rng, [0, 7], n_features)
         labels = rng.permutation(7).astype(np.int32)
@@ -170,7 +171,7 @@ def test_the_vector_of_a_label_is_the_sum_of_its_examples(n_kept, block, monkeyp
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 5, 17])
-def test_clusters_of_vectors_that_are_all_alike_have_the_sizes_that_they_should(n):
+def test_clusters_of_equal_vectors_are_balanced(n):
     vectors = SparseVectors(
         np.arange(n + 1, dtype=np.int64), np.zeros(n, dtype=np.int32), np.ones(n, dtype=np.float32)
     )
@@ -301,11 +302,10 @@ def two_kinds(is_dense, several=False, n_labels=12):
 
 def hierarchical(data, hierarchy="clusters", start=None, **options):
     objective_class = objectives.find("hs")
-    objective = (
-        objective_class(objective_class.Settings(hierarchy=hierarchy))
-        if start is None
-        else start.classifier.objective
-    )
+    if start is None:
+        objective = objective_class(objective_class.Settings(hierarchy=hierarchy))
+    else:
+        objective = start.classifier.objective
     return train(
         data,
         objective,

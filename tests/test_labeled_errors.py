@@ -121,7 +121,9 @@ def test_cut_off_files_are_named(write):
 
 
 def test_arrays_that_are_no_features_are_refused(write, tmp_path):
-    vector, complex_numbers, objects = np.ones(3), np.ones((2, 2), complex), np.array([[None]])
+    vector = np.ones(3)
+    complex_numbers = np.ones((2, 2), complex)
+    objects = np.array([[None]])
     assert_refused("x.npy", "shape (3,) of float64", write(npy(vector), "x.npy"))
     assert_refused("x.npy", "shape (2, 2) of complex128", write(npy(complex_numbers), "x.npy"))
     assert_refused("x.npy", NO_ARRAY, write(npy(objects), "x.npy"))
@@ -258,7 +260,8 @@ def test_unreadable_headers_are_refused(write):
 @pytest.mark.parametrize("digits", ["1" * 5000, "0" * 5000 + "1"])
 def test_unreadable_numbers_are_refused(write, digits):
     assert_refused("train.txt:1", "format", write(f"{digits} 3 2\n0 0:1\n"))
-    x, y = write(npy(np.eye(1)), "x.npy"), write(f"{'1' * 5000}\n", "y.txt")
+    x = write(npy(np.eye(1)), "x.npy")
+    y = write(f"{'1' * 5000}\n", "y.txt")
     assert_refused("y.txt", "too large", x, y)
     data = write("1 3 2\n0 0:1\n")
     split = write(digits, "split.txt")

@@ -114,7 +114,8 @@ def test_parts_of_an_array_have_their_labels_in_one_file(tmp_path, is_sparse):
 
 
 def test_features_of_libsvm_count_from_0_where_one_part_does(tmp_path):
-    zero, one = tmp_path / "zero.svm", tmp_path / "one.svm"
+    zero = tmp_path / "zero.svm"
+    one = tmp_path / "one.svm"
     zero.write_text("a 0:1 2:1\nb 1:1\n")
     one.write_text("a 1:1\nb 2:1\n")
     assert read([str(one), str(zero)]).features.toarray().tolist() == [
@@ -136,7 +137,7 @@ def test_models_in_a_folder_are_left_out(tmp_path):
     assert len(read(str(tmp_path / "tickets"))) == len(TICKETS)
 
 
-def test_a_file_that_does_not_go_with_the_first_is_named(tmp_path):
+def test_a_file_that_does_not_match_the_first_is_named(tmp_path):
     tables = written(tmp_path / "tables", "csv")
     lines = written(tmp_path / "lines", "txt")
     with refused_data("part0.txt", quoting=["fastText", "part0.csv is CSV"]):

@@ -9,7 +9,7 @@ from embedx.labeled.rules import NEARLY, input_length
 
 
 @pytest.mark.parametrize("form", [np.asarray, csr_matrix])
-def test_the_length_of_inputs_is_of_rows_that_have_any_features(form):
+def test_input_length_is_the_root_mean_square_over_rows_with_features(form):
     x = np.array([[3, 4, 0], [0, 0, 0], [0, 0, 12]], np.float32)
     assert input_length(form(x)) == pytest.approx(np.sqrt((25 + 144) / 2))
     assert input_length(form(0 * x)) == 1
@@ -28,15 +28,15 @@ def test_the_training_data_determine_the_number_of_features(write):
     np.save(x := write("", "x.npy"), np.ones((3, 2), np.float32))
     np.save(y := write("", "y.npy"), np.array([0, 4, 1]))
     data = read_training(x, y)
-    known = data.schema
-    assert (known.n_features, known.n_labels) == (data.n_features, data.n_labels) == (2, 5)
-    assert len(read(x, y, trained=known)) == 3
+    schema = data.schema
+    assert (schema.n_features, schema.n_labels) == (data.n_features, data.n_labels) == (2, 5)
+    assert len(read(x, y, trained=schema)) == 3
 
 
 @pytest.mark.parametrize(
     ("text", "labels"), [("0\n4\n1\n\n\n", [[0], [4], [1]]), ("0\n4\n\n", [[0], [4], []])]
 )
-def test_empty_lines_at_the_end_are_rows_as_far_as_there_are_features_for_them(write, text, labels):
+def test_empty_lines_at_the_end_are_rows_up_to_the_number_of_feature_rows(write, text, labels):
     np.save(x := write("", "x.npy"), np.ones((3, 2), np.float32))
     data = read(x, write(text, "y.txt"))
     assert [data.labels[row].tolist() for row in range(3)] == labels

@@ -157,7 +157,7 @@ def test_rows_and_names_of_labels_keep_the_order_of_the_file(write, monkeypatch,
     ("row", "quoting"),
     [("1 3:x", '"3:x"'), ("1 99:1", "99"), ("7 1:1", '"7"'), ("1, 99 2:1", '"99"')],
 )
-def test_the_first_mistake_of_a_file_is_told_with_its_line(write, monkeypatch, size, row, quoting):
+def test_the_first_invalid_line_of_a_file_is_reported(write, monkeypatch, size, row, quoting):
     read_by_blocks(monkeypatch, size)
     rows = ["1 3:1"] * 400
     rows[100] = "# a comment"
@@ -273,7 +273,8 @@ def test_test_data_get_the_features_and_labels_of_the_training_data(write):
 
 
 def test_progress_is_in_stored_bytes(write):
-    file, progress = write(gzip.compress(b"1 2 1\n0 1:1\n"), "train.txt.gz"), Mock()
+    file = write(gzip.compress(b"1 2 1\n0 1:1\n"), "train.txt.gz")
+    progress = Mock()
     read(file, progress=progress)
     size = os.path.getsize(file)
     progress.start.assert_called_once_with("reading", size, "B")
@@ -404,7 +405,7 @@ def test_fasttext_lines_are_bags_of_words(write):
     assert (test.n_labels, test.schema.vocabulary) == (2, known.vocabulary)
 
 
-def test_fasttext_is_known_by_a_label_anywhere_at_the_beginning(write):
+def test_fasttext_lines_are_recognised_by_a_label_anywhere_in_the_first_lines(write):
     assert read(write("good film __label__a\n")).schema.vocabulary == ["good", "film"]
     assert read(write("no label\n__label__a film\n")).n_labels == 1
 
@@ -484,7 +485,8 @@ def test_scipy_matrices_are_features_and_indicators(tmp_path, kind):
 def test_lines_of_labels_are_ids_if_all_are_numbers_and_names_otherwise(write, tmp_path):
     np.save(tmp_path / "x.npy", np.eye(3, dtype=np.float32))
     x = str(tmp_path / "x.npy")
-    commas, blanks = TableSettings(label_separator=","), TableSettings(label_separator=" ")
+    commas = TableSettings(label_separator=",")
+    blanks = TableSettings(label_separator=" ")
     data = read(x, write("3,1\n\n7, 1\n"), table=commas)
     assert (label_rows(data), data.n_labels, data.schema.names) == ([[3, 1], [], [7, 1]], 8, None)
     data = read_training(x, write("cat dog\r\n7\n\n"), table=blanks)
@@ -527,7 +529,8 @@ def test_labels_of_digits_are_text_except_where_the_format_defines_numbers(write
     objects = "".join(json.dumps({"label": code, "text": "word"}) + "\n" for code in codes)
     fasttext = "".join(f"__label__{code} word\n" for code in codes)
     np.save(tmp_path / "x.npy", np.eye(4, dtype=np.float32))
-    x, y = str(tmp_path / "x.npy"), write("".join(f"{code}\n" for code in codes), "y.txt")
+    x = str(tmp_path / "x.npy")
+    y = write("".join(f"{code}\n" for code in codes), "y.txt")
     csv_file = write("label,text\n" + lines, "a.csv")
     quoted = write("label,text\n" + re.sub(r"\w+", r'"\g<0>"', lines), "q.csv")
     for data in (
@@ -540,10 +543,10 @@ def test_labels_of_digits_are_text_except_where_the_format_defines_numbers(write
         assert data.schema.names == codes
         assert label_rows(data) == [[0], [1], [2], [3]]
     # whole numbers are sorted, and later files do not shift them
-    known = read(write("label,text\n10,a\n042,a\n0042,a\n2,a\n", "b.csv")).schema
-    assert known.names == ["2", "10", "042", "0042"]
+    schema = read(write("label,text\n10,a\n042,a\n0042,a\n2,a\n", "b.csv")).schema
+    assert schema.names == ["2", "10", "042", "0042"]
     later = write("label,text\n0042,a\n42,a\n2,a\n042,a\n", "c.csv")
-    assert label_rows(read(later, trained=known)) == [[3], [4], [0], [2]]
+    assert label_rows(read(later, trained=schema)) == [[3], [4], [0], [2]]
     # numbers are compared by value
     numbers = "".join(f'{{"label": {label}, "text": "a"}}\n' for label in ("7", "7.0", '"07"'))
     assert read(write(numbers, "n.jsonl")).schema.names == ["7", "07"]
@@ -591,7 +594,7 @@ def test_comments_alone_have_no_format_and_lines_that_begin_with_one_may_be_pred
         assert np.concatenate(parts)[:, [0, 3]].tolist() == [[0, 1], [2, 0]]
 
 
-def test_a_corpus_of_one_file_has_training_rows_and_test_rows(write, here):
+def test_a_corpus_of_one_file_has_training_rows_and_test_rows(write, workdir):
     write("3 2 2\n0 0:1\n1 1:1\n1 0:1\n", "data.txt")
     write("1\n2\n", "tr.txt")
     write("3\n", "tst.txt")
@@ -647,14 +650,14 @@ NAMES = ["zero", "one", "two", "three"]
     ],
     ids=["XC", "LIBSVM", "fastText"],
 )
-def test_names_belong_to_the_ids_that_files_say_whatever_their_format(write, train, test):
+def test_label_names_belong_to_the_ids_in_files_of_every_format(write, train, test):
     data = with_names(read_training(write(train)), NAMES[:3], "names.txt")
-    known = data.schema
-    assert known.names == data.schema.names == NAMES[:3]
-    assert data.n_labels == known.n_labels == 3
-    assert [[known.names[k] for k in row] for row in label_rows(data)] == [["two"], ["zero"]]
-    tested = read(write(test, "test.txt"), trained=known)
-    assert [[known.names[k] for k in row] for row in label_rows(tested)] == [
+    schema = data.schema
+    assert schema.names == data.schema.names == NAMES[:3]
+    assert data.n_labels == schema.n_labels == 3
+    assert [[schema.names[k] for k in row] for row in label_rows(data)] == [["two"], ["zero"]]
+    tested = read(write(test, "test.txt"), trained=schema)
+    assert [[schema.names[k] for k in row] for row in label_rows(tested)] == [
         ["zero"],
         ["two", "one"],
     ]

@@ -106,10 +106,8 @@ def test_no_rows_have_maxima_of_one():
 @BOTH
 def test_tf_idf_by_its_formula(form):
     """Smoothed idf of the training rows, 1 + ln of the counts above 1, then rows of length 1."""
-    train, test = (
-        np.float32([[3, 0, 1, 0], [0, 0, 0, 0], [1, 2, 0, 0]]),
-        np.float32([[2, 1, 0, 7], [-3, 0.5, 0, 0], [0] * 4]),
-    )
+    train = np.float32([[3, 0, 1, 0], [0, 0, 0, 0], [1, 2, 0, 0]])
+    test = np.float32([[2, 1, 0, 7], [-3, 0.5, 0, 0], [0] * 4])
     weight = [math.log(4 / (1 + df)) + 1 for df in (2, 1, 1, 0)]
     expected = np.array(
         [

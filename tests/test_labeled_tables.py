@@ -17,7 +17,7 @@ from embedx.errors import DataError, Setting, SettingError
 from embedx.labeled.cells import labels_of
 from embedx.labeled.read import read
 from embedx.labeled.tables.settings import TableSettings
-from tests.support.commands import invoke
+from tests.support.commands import invoke, words_of
 from tests.support.notes import Notes, lines_with
 from tests.support.refusals import refused_data
 
@@ -81,10 +81,8 @@ ALL = TableSettings(
 
 @pytest.mark.parametrize("name", FILES)
 def test_every_format_gives_the_same_rows(write, name):
-    data, first = (
-        read(write(FILES[name], name), table=ALL),
-        read(write(FILES["a.jsonl"], "first.jsonl"), table=ALL),
-    )
+    data = read(write(FILES[name], name), table=ALL)
+    first = read(write(FILES["a.jsonl"], "first.jsonl"), table=ALL)
     assert (data.features != first.features).nnz == 0
     assert data.schema.names == ["billing", "login", "odd"]
     assert [[data.schema.names[k] for k in data.labels[row]] for row in range(40)] == [
@@ -156,7 +154,8 @@ def test_numbers_beside_text_are_intervals_between_deciles_and_alone_have_mean_0
     ],
 )
 def test_columns_are_chosen_where_there_is_one_natural_choice(write, heading, row, chosen):
-    notes, file = Notes(), write(f"{heading}\n{row}\n{row}\n", "a.csv")
+    notes = Notes()
+    file = write(f"{heading}\n{row}\n{row}\n", "a.csv")
     if chosen is None:
         with refused_data("a.csv", quoting=", ".join(heading.split(","))):
             read(file)
@@ -371,37 +370,26 @@ def test_malformed_lists_in_cells_are_an_error_with_the_line(write, cell):
     assert caught.value.line == 3
 
 
-def test_a_model_reads_what_it_was_trained_on_and_plain_lines_and_other_columns_of_any_format(
-    here, capsys
-):
+def test_a_model_of_a_table_also_reads_plain_lines_and_tables_of_other_formats(workdir, capsys):
     for name, rows in (
         ("train.csv", ROWS),
         ("said.jsonl", [{"said": row["text"], "id": 7} for row in ROWS[:2]]),
     ):
-        (here / name).write_text(table(rows) if name.endswith("csv") else json_lines(rows))
-    (here / "plain.txt").write_text("a password\n\ninvoice\n")
-    (here / "few.csv").write_text("text,title,id\na password,,x\ninvoice,,y\n")
+        (workdir / name).write_text(table(rows) if name.endswith("csv") else json_lines(rows))
+    (workdir / "plain.txt").write_text("a password\n\ninvoice\n")
+    (workdir / "few.csv").write_text("text,title,id\na password,,x\ninvoice,,y\n")
 
     def run(*words):
         invoke(*words)
         return capsys.readouterr().out.splitlines()
 
-    options = [
-        "--label-column",
-        "tags",
-        "--set",
-        "label-separator=;",
-        "--epochs",
-        "30",
-        "--threads",
-        "1",
-        "--objective",
-        "ova",
-    ]
+    options = words_of(
+        "--label-column tags --set label-separator=; --epochs 30 --threads 1 --objective ova"
+    )
     run("classify", "train.csv", *options, "--output", "m", "--test", "train.csv")
-    known = classifier.load("m").known
+    schema = classifier.load("m").known
     assert (
-        known.columns
+        schema.columns
         == read("train.csv", table=TableSettings(None, "tags", None, ";")).schema.columns
     )
     assert [line.split("\t")[0] for line in run("predict", "m", "plain.txt", "-q")][::2] == [
@@ -422,13 +410,13 @@ def test_a_model_reads_what_it_was_trained_on_and_plain_lines_and_other_columns_
 
 
 def test_text_is_kept_beside_named_numbers_and_unknown_labels_are_noted(write):
-    known = read(
+    schema = read(
         write("label,text,price\nx,a b,1\ny,c,2\n", "a.csv"),
         table=TableSettings(feature_columns="price"),
     ).schema
-    assert (known.columns.text, known.columns.numbers) == (["text"], ["price"])
+    assert (schema.columns.text, schema.columns.numbers) == (["text"], ["price"])
     notes = Notes()
-    read(write("label,text,price\n0.0,a,1\n", "t.csv"), trained=known, progress=notes)
+    read(write("label,text,price\n0.0,a,1\n", "t.csv"), trained=schema, progress=notes)
     assert lines_with(notes.notes[-1], "labels are unknown", '"0.0"', '"x"')
 
 
@@ -440,8 +428,8 @@ def test_wide_tables_are_read_in_fewer_rows_at_a_time(write, monkeypatch):
 
 
 def test_numbers_far_from_the_training_data_stay_finite(write):
-    known = read(write("x,label\n1e-30,a\n2e-30,b\n", "n.csv")).schema
-    assert read(write("x,label\n1e38,a\n-1e38,b\n", "t.csv"), trained=known).features.tolist() == [
+    schema = read(write("x,label\n1e-30,a\n2e-30,b\n", "n.csv")).schema
+    assert read(write("x,label\n1e38,a\n-1e38,b\n", "t.csv"), trained=schema).features.tolist() == [
         [1e6],
         [-1e6],
     ]

@@ -98,16 +98,16 @@ def names_in_kernels(tree):
 
 def test_sources_that_kernels_depend_on_name_the_folder_of_compiled_kernels():
     """Else an edit of one would leave old machine code in use."""
-    known = modules()
+    paths = modules()
     files = {ROOT / source for source in KERNEL_SOURCES}
     n_names = 0
-    for path in known.values():
+    for path in paths.values():
         tree = syntax_tree(path)
         read = set(names_in_kernels(tree))
         for node in ast.walk(tree):
             if not isinstance(node, ast.ImportFrom) or not (node.module or "").startswith("embedx"):
                 continue
-            home = known.get(node.module.removeprefix("embedx").lstrip("."))
+            home = paths.get(node.module.removeprefix("embedx").lstrip("."))
             if home is None:
                 continue
             constants = constants_and_kernels(home)
@@ -119,12 +119,12 @@ def test_sources_that_kernels_depend_on_name_the_folder_of_compiled_kernels():
 
 
 def test_modules_import_only_from_lower_layers():
-    known = modules()
+    paths = modules()
     pairs = {
         (name, import_name)
-        for name, path in known.items()
+        for name, path in paths.items()
         if name not in ABOVE_ALL
-        for import_name in imported(path, known)
+        for import_name in imported(path, paths)
     }
     elsewhere = {
         (name, import_name)

@@ -186,10 +186,10 @@ def test_empty_lines_are_read_in_linear_time(tmp_path, monkeypatch):
     def work(n):
         (tmp_path / "train.txt").write_bytes(b"a 1:1\n" + b"\r\n" * n + b"b 1:1\n" + b"\n" * n)
         lines = Lines(source_of(str(tmp_path / "train.txt")), Silent())
-        chunks, done = bound(lambda: list(lines), "_read")
+        chunks, completed = bound(lambda: list(lines), "_read")
         assert b"".join(chunks).replace(b"\r", b"") == b"a 1:1\n" + b"\n" * n + b"b 1:1\n"
         assert not lines.min_lines
-        return done
+        return completed
 
     check_linear(work, 2000)
 
@@ -198,11 +198,11 @@ def test_a_long_line_of_vectors_is_read_in_linear_time(monkeypatch):
     monkeypatch.setattr(contract, "BLOCK_BYTES", 64)
 
     def work(n):
-        blocks, done = bound(
+        blocks, completed = bound(
             lambda: list(word2vec.line_blocks("vectors", io.BytesIO(b"1 " * n))), "line_blocks"
         )
         assert blocks == [[b"1 " * n]]
-        return done
+        return completed
 
     check_linear(work, 2000)
 
@@ -213,9 +213,11 @@ def test_the_end_of_a_word_is_found_in_linear_time(monkeypatch):
     def work(n):
         stream = io.BytesIO(b"1 1\n" + b"a" * n + b" " + bytes(4))
         file = contract.OpenFile("vectors", b"", stream, Silent())
-        (words, *_), done = bound(lambda: word2vec.read_binary(file), "read_binary", "_read_name")
+        (words, *_), completed = bound(
+            lambda: word2vec.read_binary(file), "read_binary", "_read_name"
+        )
         assert words == ["a" * n]
-        return done
+        return completed
 
     check_linear(work, 4096)
 

@@ -56,13 +56,13 @@ def test_word_vectors_are_opened_as_before(tmp_path):
         embedx.load("nowhere")
 
 
-def test_a_classifier_is_loaded_without_what_only_training_and_word_vectors_need(folder):
+def test_loading_a_classifier_imports_no_module_for_training_or_word_vectors(folder):
     modules = ["scipy.optimize", "embedx.vectors", "embedx.classification.run", "numba"]
     code = (
         "import sys\nimport embedx\nembedx.load(sys.argv[1]).predict(['a late parcel'])\n"
         f"print(*[name for name in {modules} if name in sys.modules])"
     )
-    assert printed(code, folder / "tickets.txt.embedx") == "numba"
+    assert output_of(code, folder / "tickets.txt.embedx") == "numba"
 
 
 def test_a_classifier_answers_without_scikit_learn(folder):
@@ -71,7 +71,7 @@ def test_a_classifier_answers_without_scikit_learn(folder):
         "import embedx\nmodel = embedx.load(sys.argv[1])\n"
         "print(model.predict(['a late parcel'])[0])"
     )
-    assert printed(code, folder / "tickets.txt.embedx") == "delivery"
+    assert output_of(code, folder / "tickets.txt.embedx") == "delivery"
 
 
 @pytest.mark.parametrize(
@@ -88,14 +88,14 @@ def test_the_first_answer_of_a_loaded_classifier_loads_no_kernels(folder, name, 
         "model = embedx.load(sys.argv[1])\nadjusted._Kernel._compiled = None\n"
         f"print(model.predict({rows!r})[0])"
     )
-    assert printed(code, folder / f"{name}.embedx") in ("repair", "delivery", "1")
+    assert output_of(code, folder / f"{name}.embedx") in ("repair", "delivery", "1")
 
 
-def printed(code, *arguments):
+def output_of(code, *arguments):
     """What Python code prints in a process of its own."""
     command = [sys.executable, "-c", code, *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
-    return done.stdout.strip()
+    completed = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
+    return completed.stdout.strip()
 
 
 def test_eight_threads_get_the_answers_of_one(folder):

@@ -20,19 +20,19 @@ def folder(tmp_path):
 
 def test_a_lock_is_held_until_it_is_ended(folder):
     assert not locks.is_locked(folder)
-    held = locks.lock(folder, wait=False)
+    lock = locks.lock(folder, wait=False)
     assert locks.is_locked(folder)
     assert locks.lock(folder, wait=False) is None
-    locks.unlock(held)
+    locks.unlock(lock)
     assert not locks.is_locked(folder)
 
 
 def test_a_file_is_locked_as_a_folder_is(tmp_path):
     part = tmp_path / "corpus.part"
     part.touch()
-    held = locks.lock(part, wait=False)
+    lock = locks.lock(part, wait=False)
     assert locks.is_locked(part)
-    locks.unlock(held)
+    locks.unlock(lock)
     assert not locks.is_locked(part)
 
 
@@ -44,15 +44,15 @@ def test_locking_a_missing_file_does_not_create_it(tmp_path):
 
 
 def test_a_locked_folder_does_not_count_as_abandoned(folder):
-    folder, held = locks.new_locked(lambda: folder)
+    folder, lock = locks.new_locked(lambda: folder)
     assert not locks.remove_if_left(folder)
-    locks.unlock(held)
+    locks.unlock(lock)
     assert locks.remove_if_left(folder)
     assert not folder.exists()
 
 
 def test_a_locked_folder_may_be_renamed(folder, tmp_path):
-    held = locks.lock(folder)
+    lock = locks.lock(folder)
     folder.rename(tmp_path / "model")
-    locks.unlock(held)
+    locks.unlock(lock)
     assert locks.remove_if_left(tmp_path / "model")

@@ -41,7 +41,8 @@ def group(folder, limit, usage, inactive=0):
 
 
 def test_the_memory_of_a_container_is_that_of_its_control_group(tmp_path):
-    membership, groups = tmp_path / "cgroup", tmp_path / "groups"
+    membership = tmp_path / "cgroup"
+    groups = tmp_path / "groups"
     membership.write_text("5:cpu:/other\n0::/pod/job\n")
     group(groups / "pod" / "job", "max", 700)
     group(groups / "pod", 1000, 800)
@@ -53,7 +54,7 @@ def test_the_memory_of_a_container_is_that_of_its_control_group(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["", "0::/nowhere\n", "nonsense\n", "0::/../../..\n"])
-def test_without_such_groups_there_is_no_limit(tmp_path, text):
+def test_without_a_memory_control_group_there_is_no_limit(tmp_path, text):
     (tmp_path / "cgroup").write_text(text)
     assert control_groups.memory_left(tmp_path / "cgroup", tmp_path / "groups") == disk.NO_LIMIT
     assert control_groups.memory_left(tmp_path / "absent", tmp_path / "groups") == disk.NO_LIMIT
@@ -93,7 +94,8 @@ def files(folder, **contents):
 
 def test_the_memory_of_a_container_of_version_1(tmp_path):
     """Which sees its own group as the root of the controller."""
-    membership, groups = tmp_path / "cgroup", tmp_path / "groups"
+    membership = tmp_path / "cgroup"
+    groups = tmp_path / "groups"
     membership.write_text("9:memory:/docker/1f2e\n4:cpu,cpuacct:/docker/1f2e\n0::/\n")
     files(
         groups / "memory",
@@ -116,10 +118,11 @@ def test_the_memory_of_a_container_of_version_1(tmp_path):
         ("3:hugetlb,memory:/a", "memory", {"memory__limit_in_bytes": 1000}, 1000),
     ],
 )
-def test_a_limit_of_memory_counts_where_less_is_said_of_its_use(
+def test_the_memory_left_by_a_control_group_is_its_limit_minus_its_use(
     tmp_path, lines, folder, contents, expected
 ):
-    own_groups, groups = tmp_path / "cgroup", tmp_path / "groups"
+    own_groups = tmp_path / "cgroup"
+    groups = tmp_path / "groups"
     own_groups.write_text(f"{lines}\n")
     files(groups / folder, **contents)
     assert control_groups.memory_left(own_groups, groups) == expected
@@ -143,7 +146,8 @@ QUOTA_1 = {"cpu__cfs_quota_us": 300000, "cpu__cfs_period_us": 100000}
     ],
 )
 def test_the_quota_of_processors(tmp_path, lines, folder, contents, expected):
-    membership, groups = tmp_path / "cgroup", tmp_path / "groups"
+    membership = tmp_path / "cgroup"
+    groups = tmp_path / "groups"
     membership.write_text(f"{lines}\n")
     files(groups / folder, **contents)
     assert control_groups.processors(membership, groups) == expected
@@ -226,7 +230,7 @@ except SystemExit as end:
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the system does not report it")
 def test_printed_memory_needs_match_the_memory_used(two_topics, tmp_path):
     """The program aside, whose shared libraries are not counted."""
-    shown = []
+    plans_and_peaks = []
     corpus = tmp_path / "few.txt"
     corpus.write_text("".join(Path(two_topics).read_text().splitlines(keepends=True)[:30]))
     # The first command may compile the kernels, which takes memory too.
@@ -244,12 +248,12 @@ def test_printed_memory_needs_match_the_memory_used(two_topics, tmp_path):
             "--output",
             tmp_path / dim,
         ]
-        done = forked.run(*words, cwd=tmp_path, env=forked.environment(tmp_path), code=PEAK)
-        code, peak = map(int, done.stdout.splitlines()[-1].split())
-        assert code == 0, done.stderr
-        (printed,) = re.findall(r"memory: ([\d.]+) MB of", done.stderr)
-        shown.append((1e6 * float(printed), peak))
-    _, (small, small_peak), (large, large_peak) = shown
+        completed = forked.run(*words, cwd=tmp_path, env=forked.environment(tmp_path), code=PEAK)
+        code, peak = map(int, completed.stdout.splitlines()[-1].split())
+        assert code == 0, completed.stderr
+        (announced,) = re.findall(r"memory: ([\d.]+) MB of", completed.stderr)
+        plans_and_peaks.append((1e6 * float(announced), peak))
+    _, (small, small_peak), (large, large_peak) = plans_and_peaks
     assert 0.2 < (large_peak - small_peak) / (large - small) < 1.1  # of workspaces not all is used
 
 
@@ -261,7 +265,8 @@ def test_bytes_of_arrays_one_within_the_other():
 
 def needed(corpus, monkeypatch, **options):
     """Bytes that training says that it needs by purpose, and the remedy where that does not fit."""
-    plans, check = [], memory.MemoryPlan.check
+    plans = []
+    check = memory.MemoryPlan.check
 
     def refused(plan, what, remedy):
         plans.append(plan)
@@ -276,15 +281,15 @@ def needed(corpus, monkeypatch, **options):
 
 def test_tables_optimizer_state_and_threads_are_counted(two_topics, monkeypatch):
     table = 16 * 64 * 4
-    few, remedy = needed(two_topics, monkeypatch, objective="ns", optimizer="sgd")
-    assert (few["vectors"], few["optimizer"]) == (2 * table, 0)
+    needs, remedy = needed(two_topics, monkeypatch, objective="ns", optimizer="sgd")
+    assert (needs["vectors"], needs["optimizer"]) == (2 * table, 0)
     assert remedy == "lower dim, max_vocab, threads or window"
     adagrad, _ = needed(two_topics, monkeypatch, objective="ns", optimizer="adagrad", threads=3)
     assert adagrad["optimizer"] == 2 * table
-    assert adagrad["threads"] == 3 * few["threads"]
+    assert adagrad["threads"] == 3 * needs["threads"]
     wide, _ = needed(two_topics, monkeypatch, objective="ns", window=100)
-    assert wide["threads"] > 3 * few["threads"]
-    assert few["centred vectors"] == table
+    assert wide["threads"] > 3 * needs["threads"]
+    assert needs["centred vectors"] == table
     biased, _ = needed(two_topics, monkeypatch, objective="ns", bias="zero")
     assert "centred vectors" not in biased
     state, _ = needed(two_topics, monkeypatch, objective="ar", bias="none", dim=100_000)

@@ -47,17 +47,20 @@ def test_the_nearest_rows_are_those_of_brute_force(n, k, signed):
     every = unit[0] @ unit[1].T
     best = np.pad(-np.sort(-np.maximum(every, 0), axis=1), ((0, 0), (0, k)))[:, :k]
     np.testing.assert_allclose(cosines, best, atol=1e-5)
-    there = cosines > 0
-    np.testing.assert_allclose(np.take_along_axis(every, ids, 1)[there], cosines[there], atol=1e-5)
+    is_near = cosines > 0
+    np.testing.assert_allclose(
+        np.take_along_axis(every, ids, 1)[is_near], cosines[is_near], atol=1e-5
+    )
     assert all(
-        len(set(row[is_there])) == is_there.sum() for row, is_there in zip(ids, there, strict=True)
+        len(set(row[is_there])) == is_there.sum()
+        for row, is_there in zip(ids, is_near, strict=True)
     )
     assert ids[3, :3].tolist() == [1, n // 2, n - 1]
-    assert not there[4].any()
+    assert not is_near[4].any()
 
 
 @pytest.mark.parametrize("root", neighbours.ROOTS)
-def test_a_blend_is_what_its_formula_says(root):
+def test_a_blend_equals_its_formula(root):
     rng = np.random.default_rng(0)
     n = 50
     n_labels = 30
@@ -93,7 +96,8 @@ def test_a_blend_is_what_its_formula_says(root):
 
 def clustered(n, seed):
     """Rows around prototypes, whose labels only the prototype tells: no sum over features does."""
-    rng, fixed = np.random.default_rng(seed), np.random.default_rng(9)
+    rng = np.random.default_rng(seed)
+    fixed = np.random.default_rng(9)
     prototypes = random(200, 60, 0.25, random_state=3).toarray()
     names = [fixed.choice(40, 3, replace=False) for _ in prototypes]
     which = rng.integers(0, len(prototypes), n)
@@ -113,14 +117,13 @@ def test_auto_takes_neighbours_that_help_and_all_works_with_them(tmp_path, optio
     data = clustered(2000, 0)
     test = clustered(2000, 1)
     notes = Notes()
-    blended, without = (
-        trained(data, progress=notes, **options),
-        trained(data, neighbours="none", **options),
-    )
+    blended = trained(data, progress=notes, **options)
+    without = trained(data, neighbours="none", **options)
     assert any(
         "nearest of 1,800 training rows" in line and "index takes" in line for line in notes.notes
     )
-    metrics, before = blended.evaluate(test), without.evaluate(test)
+    metrics = blended.evaluate(test)
+    before = without.evaluate(test)
     assert metrics["p@1"] > before["p@1"] + 0.02, (metrics, before)
     assert metrics.get("log_likelihood") == before.get("log_likelihood")
     p, is_right = answers(blended, test)
@@ -172,8 +175,9 @@ def test_auto_takes_neighbours_that_help_and_all_works_with_them(tmp_path, optio
         assert Path(raised.value.file).name == f"{complaint}.npy"
 
 
-def test_neighbours_that_do_not_help_are_not_taken_and_a_number_is_what_it_says():
-    data, notes = noisy(2000, 0), Notes()
+def test_neighbours_are_used_if_they_help_or_if_their_number_is_given():
+    data = noisy(2000, 0)
+    notes = Notes()
     shuffled = type(data)(
         data.features, data.labels.rows(np.random.default_rng(5).permutation(2000)), data.n_labels
     )

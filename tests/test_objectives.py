@@ -43,8 +43,8 @@ def test_an_objective_keeps_its_contract(objective, check):
     lambda objective: objective.traits.keeps_accidental_hits and objective.traits.separable
 )
 def test_with_noise_in_the_loss_all_rows_are_the_expectation_under_uniform_noise(objective):
-    (loss, slopes), (exact, wanted) = expected_and_exact(objective, UNIFORM)
-    np.testing.assert_allclose(slopes, wanted, atol=1e-7)  # constants are float32
+    (loss, slopes), (exact, exact_slopes) = expected_and_exact(objective, UNIFORM)
+    np.testing.assert_allclose(slopes, exact_slopes, atol=1e-7)  # constants are float32
     assert loss == pytest.approx(exact, abs=1e-6)
 
 
@@ -93,18 +93,18 @@ def fitted(objective, p, q, n_draws=4):
     )
     if paths := objective.paths():
         label = np.zeros((n_classes, objective.n_rows(n_classes)))
-        sample_count, log_expected_count = label.copy(), label.copy()
+        sample_count = label.copy()
+        log_expected_count = label.copy()
         for k in range(n_classes):
             way = slice(paths.offsets[k], paths.offsets[k + 1])
-            label[k, paths.nodes[way]], sample_count[k, paths.nodes[way]] = (
-                paths.bits[way],
-                1 - paths.bits[way],
-            )
+            label[k, paths.nodes[way]] = paths.bits[way]
+            sample_count[k, paths.nodes[way]] = 1 - paths.bits[way]
     elif objective.candidates == ("all",):
         sample_count = 1 - label
     else:
         # as often as expected
-        sample_count[:], log_expected_count[:] = n_draws * q, np.log(n_draws * q)
+        sample_count[:] = n_draws * q
+        log_expected_count[:] = np.log(n_draws * q)
         if not objective.traits.keeps_accidental_hits:
             sample_count *= 1 - label
 
@@ -150,7 +150,8 @@ def test_the_optimum_over_free_scores_is_the_distribution(name):
 
 
 def softmax_loss(p, y, n_draws):
-    z, labels = p.z[p.weighed], p.label[p.weighed]
+    z = p.z[p.weighed]
+    labels = p.label[p.weighed]
     return sum(label * reference.softmax_loss(z, k) for k, label in enumerate(labels))
 
 

@@ -29,9 +29,12 @@ def example(n, n_positives, seed, *, spread=1.0, ties=False):
     rng = np.random.default_rng(seed)
     z = rng.normal(0, spread, n)
     places = rng.permutation(n)
-    positives, negatives = places[:n_positives], places[n_positives : n - n // 5]
-    label, sample_count = np.zeros(n), np.zeros(n)
-    label[positives], sample_count[negatives] = 1, rng.integers(1, 4, len(negatives))
+    positives = places[:n_positives]
+    negatives = places[n_positives : n - n // 5]
+    label = np.zeros(n)
+    sample_count = np.zeros(n)
+    label[positives] = 1
+    sample_count[negatives] = rng.integers(1, 4, len(negatives))
     return np.round(2 * z) / 2 if ties else z, label, sample_count, positives, negatives
 
 
@@ -44,8 +47,8 @@ def test_margin_is_the_papers_quadratic_programme(mu, n_positives, ties):
         z[positives] += seed % 4  # from far too low to far ahead
         mu = np.float64(np.float32(mu))
         loss, c = run(z, label, sample_count, mu)
-        wanted, alpha = reference.smoothed_margin(z, positives, negatives, mu)
-        assert loss == pytest.approx(wanted, abs=1e-6)
+        expected_loss, alpha = reference.smoothed_margin(z, positives, negatives, mu)
+        assert loss == pytest.approx(expected_loss, abs=1e-6)
         np.testing.assert_allclose(c, alpha, atol=1e-5)
 
 

@@ -35,11 +35,10 @@ def pairs_of(objective, seed=0, counts=(2, 1, 3)):
     certain = places[len(counts) : len(counts) + 2]
     left_out = places[-1]
     sample_count = rng.choice([1.0, 2.0], N)
-    log_expected_count = (
-        np.log(rng.uniform(0.2, 0.8, N))
-        if objective.traits.uses_log_expected_count
-        else np.zeros(N)
-    )
+    if objective.traits.uses_log_expected_count:
+        log_expected_count = np.log(rng.uniform(0.2, 0.8, N))
+    else:
+        log_expected_count = np.zeros(N)
     # centres that the input does not meet
     sample_count[certain], log_expected_count[certain] = 1, 0
     if objective.candidates == ("all",):
@@ -52,10 +51,8 @@ def pairs_of(objective, seed=0, counts=(2, 1, 3)):
     )
     alone = []
     for y in positives:
-        negatives, log_expected_of_negatives = (
-            merged.sample_count.copy(),
-            merged.log_expected_count.copy(),
-        )
+        negatives = merged.sample_count.copy()
+        log_expected_of_negatives = merged.log_expected_count.copy()
         negatives[positives], log_expected_of_negatives[positives] = 1, 0
         negatives[y] = 0
         alone += [Line(np.eye(N)[y], negatives, log_expected_of_negatives)] * int(label[y])
@@ -100,7 +97,8 @@ def test_a_line_of_several_pairs_is_the_sum_of_the_pairs_alone(objective, counts
 def test_several_pairs_are_finite_at_extreme_scores(objective):
     _, merged, _ = pairs_of(objective, seed=7)
     heavier = merged._replace(log_expected_count=merged.log_expected_count - 5)
-    rng, state = np.random.default_rng(8), None
+    rng = np.random.default_rng(8)
+    state = None
     for n_updates in (0, 1, 50):
         for best in (-1e4, 1e4, 0):
             z = 1e4 * rng.choice([-1.0, 0.0, 1.0], N)

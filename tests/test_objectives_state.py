@@ -49,11 +49,11 @@ def run(
     batch.sample_count[0, y] = 0
     batch.log_expected_count[0] = -np.log(np.where(batch.sample_count[0] > 0, weights, 1))
     batch.uniforms[0], batch.n_updates[0], batch.score_gain[0] = uniforms, n_updates, score_gain
-    kept = np.full((1, objective.state_width), 0, dtype)
-    kept[0] = state
+    states = np.full((1, objective.state_width), 0, dtype)
+    states[0] = state
     coefficients = coefficients_of(objective, dtype)
-    loss = coefficients(batch, kept, objective.constants(n - 1, n).astype(dtype), 1, n, dtype(lr))
-    return float(loss), batch.z[0], kept[0]
+    loss = coefficients(batch, states, objective.constants(n - 1, n).astype(dtype), 1, n, dtype(lr))
+    return float(loss), batch.z[0], states[0]
 
 
 def scores(seed=0, size=1.5):
@@ -124,7 +124,8 @@ def test_scgd_is_algorithm_1_on_the_inner_expectation_of_the_softmax(seed):
 def test_scgd_is_augment_and_reduce_that_forgets_sooner(double_sum):
     augment = {"raman": "utility", "proposed": "noise"}[double_sum]
     ar = make("ar", augment=augment, local_decay=0.5, threshold=1e9)
-    z, weights = scores(8), sampled_weights((0, 4))
+    z = scores(8)
+    weights = sampled_weights((0, 4))
     for n_updates in (0, 1, 30):
         at = {"state": 2.0, "n_updates": n_updates}
         loss, slopes, state = run(ar, z, 2, weights, **at)
@@ -137,7 +138,8 @@ def test_scgd_is_augment_and_reduce_that_forgets_sooner(double_sum):
 @pytest.mark.parametrize("seed", range(3))
 def test_the_complementary_sum_is_augment_and_reduce_that_forgets_all(seed):
     """In its loss, too: a running mean of one visit is the estimate of that visit."""
-    z, weights = scores(seed), sampled_weights((0, 4))
+    z = scores(seed)
+    weights = sampled_weights((0, 4))
     ar = make("ar", local_decay=0.0, threshold=1e9)
     loss, slopes, _ = run(ar, z, 2, weights, state=7.0, n_updates=30)
     other_loss, other_slopes, _ = run(make("complementary-sum"), z, 2, weights)
@@ -207,7 +209,8 @@ def test_three_pairs_in_one_example_move_the_normaliser_three_times_as_far(name)
 @pytest.mark.parametrize("relative", [False, True])
 @pytest.mark.parametrize("name", ["umax", "sgd-double-sum"])
 def test_no_step_takes_the_normaliser_below_the_positive(name, relative):
-    z, y = scores(25), 2
+    z = scores(25)
+    y = 2
     objective = make(name, **(RELATIVE[name] if relative else {}))
     score_of_positive = 0 if relative else z[y]
     _, _, state = run(
@@ -220,7 +223,8 @@ def test_no_step_takes_the_normaliser_below_the_positive(name, relative):
 @pytest.mark.parametrize("name", NORMALISERS)
 def test_bound_is_tight_at_the_optimal_state_and_below_elsewhere(name, relative):
     objective = make(name, **(RELATIVE[name] if relative else {}))
-    z, y = scores(7), 3
+    z = scores(7)
+    y = 3
     exact = -log_softmax(z)[y]
     best = objective.optimal_state(z[None], np.eye(K)[[y]])[0]
     loss, slopes, _ = run(objective, z, y, np.ones(K), state=best)
@@ -250,10 +254,8 @@ def test_implicit_minimises_the_proximal_objective(double_sum, n_pairs, gap, dra
     relative = double_sum == "proposed"
     label = np.pad(n_pairs, (0, K - len(n_pairs)))
     z[3] += gap
-    weights, before = (
-        sampled_weights(range(3, 3 + drawn)),
-        1.5 if relative else z[label > 0].max() + 1.5,
-    )
+    weights = sampled_weights(range(3, 3 + drawn))
+    before = 1.5 if relative else z[label > 0].max() + 1.5
     at = {"state": before, "n_updates": 5, "lr": lr, "score_gain": score_gain, "n_pairs": n_pairs}
     _, step, state = run(
         make("implicit", double_sum=double_sum), z, np.flatnonzero(label), weights, **at
@@ -261,11 +263,10 @@ def test_implicit_minimises_the_proximal_objective(double_sum, n_pairs, gap, dra
 
     def proximal(x):
         is_met = (weights > 0) | (label > 0)
-        freedom = (
-            None
-            if relative
-            else reference_state.freedom_of_log_z(5, sum(n_pairs), lr, score_gain * is_met)
-        )
+        if relative:
+            freedom = None
+        else:
+            freedom = reference_state.freedom_of_log_z(5, sum(n_pairs), lr, score_gain * is_met)
         return reference_state.proximal_objective(
             x[0], x[1:], before, z, label, weights, lr, score_gain, relative, freedom
         )
@@ -292,7 +293,8 @@ def test_an_implicit_step_is_the_gradient_at_its_end(double_sum):
     rng = np.random.default_rng(13)
     for gap in (-50, -1, 0, 5, 50, 500, 1e4):
         for drawn in (1, 4):
-            z, y = rng.normal(0, 1, K), 5
+            z = rng.normal(0, 1, K)
+            y = 5
             z[0] += gap
             weights = 1e3 * sampled_weights(range(drawn))
             lr = 10 ** rng.uniform(-3, 1)
@@ -304,11 +306,12 @@ def test_an_implicit_step_is_the_gradient_at_its_end(double_sum):
             gradient, slope = gradient_at_the_end(
                 double_sum, u, z - lr * score_gain * step, y, weights
             )
-            freedom = (
-                lr
-                if double_sum == "proposed"
-                else reference_state.freedom_of_log_z(5, 1, lr, score_gain * np.ones(1 + drawn))
-            )
+            if double_sum == "proposed":
+                freedom = lr
+            else:
+                freedom = reference_state.freedom_of_log_z(
+                    5, 1, lr, score_gain * np.ones(1 + drawn)
+                )
             np.testing.assert_allclose(step, gradient, rtol=1e-10 * (1 + abs(gap)), atol=1e-12)
             assert u == pytest.approx(before - freedom * slope, rel=1e-9)
             loss, rounded, state = run(implicit, z, y, weights, dtype=np.float32, **at)
@@ -336,7 +339,8 @@ def test_an_implicit_step_at_log_z_is_bounded_and_never_overshoots_at_any_rate_a
     exact = 1e-9 if dtype is np.float64 else 2e-5
     for rate in 10.0 ** np.arange(-6, 7):
         for size in (0.1, 3, 100):
-            z, y = scores(rng.integers(1000), size).astype(dtype).astype(float), rng.integers(K)
+            z = scores(rng.integers(1000), size).astype(dtype).astype(float)
+            y = rng.integers(K)
             weights = 10 ** rng.uniform(-2, 4) * sampled_weights(np.delete(np.arange(K), y)[:3])
             before = special.logsumexp(z) + rng.normal()
             at = {"state": before, "n_updates": n_updates, "lr": rate, "dtype": dtype}
@@ -370,7 +374,8 @@ def test_an_implicit_step_at_log_z_is_bounded_and_never_overshoots_at_any_rate_a
 
 
 def test_the_default_of_implicit_is_ours_and_at_large_rates_a_complementary_sampled_softmax():
-    implicit, rate = make("implicit"), 1e6
+    implicit = make("implicit")
+    rate = 1e6
     z = scores(18)
     y = 0
     weights = sampled_weights((1, 3))
@@ -386,7 +391,8 @@ def test_the_default_of_implicit_is_ours_and_at_large_rates_a_complementary_samp
 
 
 def test_implicit_without_a_step_is_the_gradient():
-    z, weights = scores(14), sampled_weights((0, 2))
+    z = scores(14)
+    weights = sampled_weights((0, 2))
     for double_sum in ("raman", "proposed"):
         for score_gain in (0.0, 1.0):
             at = {"state": 3.0, "n_updates": HELD}
@@ -400,7 +406,8 @@ def test_implicit_without_a_step_is_the_gradient():
 
 def test_implicit_without_a_step_takes_log_z_for_a_running_mean():
     """And its step is the gradient there."""
-    z, weights = scores(14), sampled_weights((0, 2))
+    z = scores(14)
+    weights = sampled_weights((0, 2))
     for n_updates in (1, 5, 100):
         _, step, state = run(make("implicit"), z, 1, weights, state=3.0, n_updates=n_updates)
         _, gradient, _ = run(
@@ -432,16 +439,17 @@ def learned(objective, keys, first_rate=0.5, steps=15_000):
     `keys` (20,) says where each example keeps its state.
     """
     rng = np.random.default_rng(15)
-    constants, batch = objective.constants(1, 4), new_batch(1, 4, objective.uniforms_width)
+    constants = objective.constants(1, 4)
+    batch = new_batch(1, 4, objective.uniforms_width)
     z = np.zeros((2, 4), np.float32)
     n_updates = np.zeros(20, np.int64)
     mean = np.zeros((2, 4))
-    state, coefficients = (
-        np.zeros((20, objective.state_width), np.float32),
-        coefficients_of(objective, np.float32),
-    )
-    batch.score_gain[:], batch.log_expected_count[:] = 1, -np.log(3)
-    chosen, draws = rng.integers(20, size=steps), rng.integers(1, 4, size=steps)
+    state = np.zeros((20, objective.state_width), np.float32)
+    coefficients = coefficients_of(objective, np.float32)
+    batch.score_gain[:] = 1
+    batch.log_expected_count[:] = -np.log(3)
+    chosen = rng.integers(20, size=steps)
+    draws = rng.integers(1, 4, size=steps)
     uniforms = rng.uniform(size=(steps, 1, objective.uniforms_width)).astype(np.float32)
     for i in range(steps):
         row = chosen[i] // 10
@@ -449,22 +457,21 @@ def learned(objective, keys, first_rate=0.5, steps=15_000):
         key = keys[chosen[i]]
         batch.label[:] = batch.sample_count[:] = 0
         batch.label[0, y] = batch.sample_count[0, (y + draws[i]) % 4] = 1
-        batch.z[0], batch.uniforms[:], batch.key[0], batch.n_updates[0] = (
-            z[row],
-            uniforms[i],
-            key,
-            n_updates[key],
-        )
+        batch.z[0] = z[row]
+        batch.uniforms[:] = uniforms[i]
+        batch.key[0] = key
+        batch.n_updates[0] = n_updates[key]
         rate = np.float32(first_rate / (1 + i / 100) ** 0.7)
         coefficients(batch, state, constants, 1, 4, rate)
         z[row] -= rate * batch.z[0]
         n_updates[key] += 1
         if i >= steps // 2:
-            mean += (
-                np.exp(objective.log_probability(z.astype(np.float64), batch.log_expected_count))
-                if i % 50 == 0
-                else 0
-            )
+            if i % 50 == 0:
+                mean += np.exp(
+                    objective.log_probability(z.astype(np.float64), batch.log_expected_count)
+                )
+            else:
+                mean += 0
     return mean / mean.sum(axis=1, keepdims=True)
 
 
@@ -500,7 +507,8 @@ def test_ar_beyond_the_softmax_is_algorithm_2(name, law, entropy):
 
 @LAWS
 def test_the_distribution_of_the_utility_takes_the_same_local_step(name, law):
-    z, weights = scores(17), sampled_weights((0, 3, 5))
+    z = scores(17)
+    weights = sampled_weights((0, 3, 5))
     at = {"n_updates": 3, "uniforms": (0.8, 0.15)}
     _, of_noise, noise = run(make(name, augment="noise"), z, 1, weights, state=(0.4, 0.2), **at)
     _, of_utility, utility = run(make(name), z, 1, weights, state=(0.4 + z[1], 0.2), **at)
@@ -585,7 +593,8 @@ def bend(f, x):
 @LAWS
 def test_the_first_distribution_has_the_curvature_of_the_log_joint_at_its_mode(name, law):
     """With logistic noise where it would if all distribution functions were exponentials."""
-    z, y = scores(20), 2
+    z = scores(20)
+    y = 2
     rivals = np.delete(z, y)
 
     def log_joint(t):

@@ -31,7 +31,7 @@ def score_ranges():
 
 @pytest.mark.parametrize("name", LAWS)
 @pytest.mark.parametrize("which", score_ranges())
-def test_many_classes_have_the_probabilities_of_each_by_itself(name, which, monkeypatch):
+def test_probabilities_of_many_classes_are_close_to_the_exact_ones(name, which, monkeypatch):
     z = score_ranges()[which]
     log_probabilities = make(name).log_probability(z, np.zeros(len(z)))
     monkeypatch.setattr(utility, "FEW_CLASSES", len(z))
@@ -45,10 +45,12 @@ def test_many_classes_have_the_probabilities_of_each_by_itself(name, which, monk
 def test_rows_of_many_classes_are_independent(name):
     z = np.random.default_rng(2).normal(size=(2, 2, K)).astype(np.float32)
     z[1] *= 5
-    whole = make(name).log_probability(z, np.zeros(K))
-    assert whole.shape == z.shape
+    all_examples = make(name).log_probability(z, np.zeros(K))
+    assert all_examples.shape == z.shape
     for i in np.ndindex(2, 2):
-        np.testing.assert_array_equal(whole[i], make(name).log_probability(z[i], np.zeros(K)))
+        np.testing.assert_array_equal(
+            all_examples[i], make(name).log_probability(z[i], np.zeros(K))
+        )
 
 
 @pytest.mark.parametrize("n", [10 * K, 100 * K])
@@ -76,9 +78,9 @@ def test_more_classes_need_no_more_values_of_the_distribution_function(n):
 @pytest.mark.parametrize("n", [6, K])
 def test_blocks_of_classes_change_nothing(name, n, monkeypatch):
     z = score_ranges()["usual"][:n]
-    whole = make(name).log_probability(z, np.zeros(n))
+    all_examples = make(name).log_probability(z, np.zeros(n))
     monkeypatch.setattr(utility, "MAX_VALUES", n // 2 + 500)
-    np.testing.assert_allclose(make(name).log_probability(z, np.zeros(n)), whole, rtol=1e-12)
+    np.testing.assert_allclose(make(name).log_probability(z, np.zeros(n)), all_examples, rtol=1e-12)
 
 
 @pytest.mark.parametrize("name", LAWS)

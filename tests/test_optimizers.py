@@ -104,7 +104,8 @@ def test_tables_have_the_state_of_their_optimizer(name):
     for l2 in (0.0, 0.1):
         rule = update_rule(name, l2=l2)
         assert (rule.l2, rule.max_norm) == (l2, 0)
-        rows, keeps = new_table(4, DIM, rule), OPTIMIZERS[name].keeps
+        rows = new_table(4, DIM, rule)
+        keeps = OPTIMIZERS[name].keeps
         assert (
             rows.state_of
             == {"stateless": STATELESS, "per_coordinate": PER_COORDINATE, "per_row": PER_ROW}[keeps]
@@ -213,7 +214,8 @@ EVERYTHING = np.ones((3, DIM), dtype=bool)
 
 @EVERY_OPTIMIZER
 def test_a_row_moves_by_the_formula(name):
-    rule, truth = update_rule(name), naive(name)
+    rule = update_rule(name)
+    truth = naive(name)
     table = by_rows(rule)
     for step in range(4):
         g = gradient_of(step)
@@ -228,7 +230,8 @@ def test_a_row_moves_by_the_formula(name):
 @pytest.mark.parametrize("begin", [0, 32])
 def test_rows_that_are_columns_move_by_the_formula(name, begin):
     """17 columns, one more than a vector has, where some features occur; others stay."""
-    rule, truth = update_rule(name), naive(name, 64)
+    rule = update_rule(name)
+    truth = naive(name, 64)
     table = by_columns(rule, 64)
     moving = np.isin(np.arange(64), np.arange(begin, begin + 17))
     for step in range(4):
@@ -252,7 +255,8 @@ def test_rows_that_are_columns_move_by_the_formula(name, begin):
 
 @EVERY_OPTIMIZER
 def test_single_numbers_of_a_row_move_by_the_formula(name):
-    rule, truth = update_rule(name), naive(name)
+    rule = update_rule(name)
+    truth = naive(name)
     table = by_rows(rule)
     for step in range(4):
         named = np.array([3, 7, 16 + step % 2, 1])
@@ -335,26 +339,27 @@ def decayed_late(name, l2, lr_of, met, *, columns):
     """20 rows after 60 steps: those of `met` are looked at every so many steps, others never. Ours
     and the reference's.
     """
-    rule, truth = update_rule(name, l2=l2), naive(name, 20, l2)
+    rule = update_rule(name, l2=l2)
+    truth = naive(name, 20, l2)
     table = by_columns(rule, 20) if columns else by_rows(rule, 20)
     clock = 0.0
     for step in range(60):
         lr = lr_of(step)
         g = gradient_of(step % 3, 20) * np.float32(1e-3)
-        few = [row for row, every in met.items() if step % every == 0]
+        scored = [row for row, every in met.items() if step % every == 0]
         rate = np.float32(step_size(rule, lr))
-        if columns and few:
+        if columns and scored:
             decay_all(table, 20, rule, clock)
             columns_of = np.zeros((DIM, 32), dtype=np.float32)
-            columns_of[:, few] = g[few, :DIM].T
+            columns_of[:, scored] = g[scored, :DIM].T
             step_of_columns(table, 0, np.arange(DIM), columns_of, rule, rate)
         else:
-            for row in few:
+            for row in scored:
                 decay_one(table, row, rule, clock)
                 step_of_row(table, row, g, rule, rate)
         truth.step(
             g[:, :DIM].astype(np.float64),
-            np.isin(np.arange(20), few)[:, None] & np.ones(DIM, dtype=bool),
+            np.isin(np.arange(20), scored)[:, None] & np.ones(DIM, dtype=bool),
             lr,
         )
         truth.decay(lr)
@@ -398,7 +403,8 @@ def test_a_row_is_shortened_to_the_norm_and_never_lengthened():
 def test_rowwise_adagrad_with_momentum_follows_the_formula():
     table = start().astype(np.float32)
     state = Means(table)
-    s, m = np.zeros((3, 1)), np.zeros((3, DIM))
+    s = np.zeros((3, 1))
+    m = np.zeros((3, DIM))
     for step in range(1, 6):
         g = gradient_of(step)[:, :DIM].astype(np.float64)
         g[2] = 0  # a row without any gradient stays

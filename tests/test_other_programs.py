@@ -14,7 +14,7 @@ import embedx
 from embedx.cli import aliases
 from embedx.cli.app import application
 from embedx.errors import EmbedxError
-from tests.support.commands import invoke as run, run_command
+from tests.support.commands import invoke as run, run_command, words_of
 from tests.support.refusals import refused_data, refused_on_command_line
 
 
@@ -64,21 +64,21 @@ def test_an_option_that_no_command_has_gets_one_line(name):
 def test_every_name_leads_to_an_option_of_train_or_classify():
     from typer.main import get_command
 
-    known = set()
+    options = set()
     for name in ("train", "classify"):
-        known |= {
+        options |= {
             flag[2:]
             for parameter in get_command(application([name])).commands[name].params
             for flag in parameter.opts
         }
-    assert {ours for names in aliases.NAMES.values() for ours in names} <= known
+    assert {ours for names in aliases.NAMES.values() for ours in names} <= options
 
 
 def test_the_page_for_those_who_come_from_other_programs_has_every_name():
     page = (Path(__file__).parent.parent / "docs" / "coming-from.md").read_text("utf-8")
     table = page.split("## Compatible commands and option names")[1].split("\n#")[0]
-    there = {aliases.with_dashes(name) for name in re.findall(r"`-*(\w[\w-]*)", table)}
-    assert aliases.NAMES.keys() <= there
+    documented = {aliases.with_dashes(name) for name in re.findall(r"`-*(\w[\w-]*)", table)}
+    assert aliases.NAMES.keys() <= documented
 
 
 CBOW = {  # word2vec.c's defaults
@@ -261,10 +261,10 @@ def test_a_model_of_fasttexts_commands_answers_as_fasttexts(
     np.testing.assert_allclose(vectors.mean(axis=0), model[word], rtol=1e-3, atol=1e-4)
 
     run("dump", "ft.bin", "args")
-    shown = dict(row.split() for row in capsys.readouterr().out.splitlines())
-    assert shown["dim"] == "4"
-    assert (shown["model"], shown["loss"], shown["bucket"]) == ("skipgram", "ns", "50")
-    assert (shown["minn"], shown["maxn"]) == ("3", "6")
+    settings = dict(row.split() for row in capsys.readouterr().out.splitlines())
+    assert settings["dim"] == "4"
+    assert (settings["model"], settings["loss"], settings["bucket"]) == ("skipgram", "ns", "50")
+    assert (settings["minn"], settings["maxn"]) == ("3", "6")
     run("dump", "ft.bin", "dict")
     n_words, first, *_ = capsys.readouterr().out.splitlines()
     assert n_words == str(len(model))
@@ -318,31 +318,21 @@ def test_unsupported_options_of_other_programs_get_one_line(line, message):
         run(*line.split())
 
 
-def test_word2vec_writes_what_word2vec_writes(two_topics, tmp_path, monkeypatch, capsys):
+def test_the_word2vec_command_writes_vectors_and_vocabulary_in_word2vec_formats(
+    two_topics, tmp_path, monkeypatch, capsys
+):
     monkeypatch.chdir(tmp_path)
     line = (
         f"-train {two_topics} -output v.bin -size 6 -iter 1 -min-count 1 -threads 1 -binary 1"
         " -save-vocab v.txt"
     )
     run("word2vec", *line.split())
-    printed = capsys.readouterr()
-    assert printed.out.splitlines()[1:] == ["v.bin", "v.txt"]
-    options = [
-        "--dim",
-        "6",
-        "--epochs",
-        "1",
-        "--min-count",
-        "1",
-        "--threads",
-        "1",
-        "--sample",
-        "1e-3",
-        "--output",
-        "same",
-    ]
+    output = capsys.readouterr()
+    assert output.out.splitlines()[1:] == ["v.bin", "v.txt"]
+    options = words_of("--dim 6 --epochs 1 --min-count 1 --threads 1 --sample 1e-3 --output same")
     run("train", str(two_topics), "--architecture", "cbow", *options)
-    model, written = embedx.load("same"), embedx.load("v.bin")
+    model = embedx.load("same")
+    written = embedx.load("v.bin")
     assert written.words == model.words
     np.testing.assert_array_equal(written.vectors, model.vectors)
     np.testing.assert_array_equal(embedx.load("v.bin.embedx").vectors, model.vectors)
@@ -382,9 +372,9 @@ def test_supervised_learns_texts(tmp_path, monkeypatch, capsys):
     for command, threshold in (("predict-prob", []), ("predict", ["0"]), ("test-label", ["0.5"])):
         for k in ("-1", "2"):
             run(command, "model.bin", "test.txt", k, *threshold)
-        printed = capsys.readouterr().out.replace("@-1", "@2")
-        of_all = printed[: len(printed) // 2]
-        assert printed == of_all * 2
+        output = capsys.readouterr().out.replace("@-1", "@2")
+        of_all = output[: len(output) // 2]
+        assert output == of_all * 2
         with pytest.raises(EmbedxError):
             run(command, "model.bin", "test.txt", "0")
     run("predict-prob", "model", "test.txt", "2")
@@ -399,21 +389,10 @@ def test_supervised_learns_texts(tmp_path, monkeypatch, capsys):
 def test_a_tsv_of_annif_has_a_text_and_its_subjects(tmp_path):
     red = "red apple\t<http://x.org/fruit> <http://x.org/red>\n"
     (tmp_path / "annif.tsv").write_text((red + "blue sea\t<http://x.org/blue>\n") * 40)
-    options = [
-        "--header",
-        "no",
-        "--text-column",
-        "1",
-        "--label-column",
-        "2",
-        "--epochs",
-        "3",
-        "--output",
-        "subjects",
-    ]
+    options = words_of("--header no --text-column 1 --label-column 2 --epochs 3 --output subjects")
     run_command(
         tmp_path, "classify", "annif.tsv", *options, "--set", "label-separator= ", "--threads", 1
     )
-    done = run_command(tmp_path, "predict", "subjects", "-", "--top-k", 2, input="red apple\n")
-    subjects = done.stdout.split()[::2]
+    completed = run_command(tmp_path, "predict", "subjects", "-", "--top-k", 2, input="red apple\n")
+    subjects = completed.stdout.split()[::2]
     assert set(subjects) == {"<http://x.org/fruit>", "<http://x.org/red>"}

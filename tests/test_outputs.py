@@ -63,17 +63,17 @@ def models(tmp_path_factory):
 
 
 @pytest.fixture
-def work(here, models, monkeypatch):
+def work(workdir, models, monkeypatch):
     """An empty working folder with these models, and files for each command to read."""
     for name in ("words", "labels"):
-        (here / name).mkdir()
+        (workdir / name).mkdir()
         for file in (models / name).iterdir():
-            (here / name / file.name).write_bytes(file.read_bytes())
-    (here / "events.csv").write_text(EVENTS)
-    (here / "rows.txt").write_text("2 2 2\n0 1:1\n1 0:1\n")
-    (here / "text.txt").write_text("a b c a b c\n" * 30)
+            (workdir / name / file.name).write_bytes(file.read_bytes())
+    (workdir / "events.csv").write_text(EVENTS)
+    (workdir / "rows.txt").write_text("2 2 2\n0 1:1\n1 0:1\n")
+    (workdir / "text.txt").write_text("a b c a b c\n" * 30)
     monkeypatch.setattr("sys.stdin", io.StringIO("a b\n"))
-    return here
+    return workdir
 
 
 def run(line):
@@ -110,7 +110,7 @@ def test_every_output_of_every_command_is_tested():
 
 
 @pytest.mark.parametrize("command", WRITES, ids="-".join)
-def test_a_file_that_is_there_is_kept_unless_overwrite_is_given(command, work):
+def test_an_existing_file_is_kept_unless_overwrite_is_given(command, work):
     (work / "dear").write_text("years of work")
     before = content(work)
     with pytest.raises(DataError) as raised:
@@ -127,7 +127,7 @@ def test_a_file_that_is_there_is_kept_unless_overwrite_is_given(command, work):
 
 @pytest.mark.parametrize("link", [None, os.link, os.symlink])
 @pytest.mark.parametrize("command", WRITES, ids="-".join)
-def test_an_input_is_never_written_over(command, link, work):
+def test_an_input_is_never_overwritten(command, link, work):
     for name in READS[command[0]]:
         input_name = name.split("/")[0]
         out = name
@@ -156,7 +156,7 @@ def test_on_a_full_disk_nothing_is_left_and_the_old_file_stays(command, work, mo
 
 
 @pytest.mark.parametrize("command", WRITES, ids="-".join)
-def test_what_cannot_be_written_is_refused_before_any_work(command, work, monkeypatch):
+def test_outputs_that_cannot_be_written_are_refused_before_training(command, work, monkeypatch):
     monkeypatch.setattr("embedx.kernels.compiled.kernel", None)
     before = content(work)
     os.mkfifo(work / "pipe")
@@ -167,7 +167,7 @@ def test_what_cannot_be_written_is_refused_before_any_work(command, work, monkey
     assert content(work) == before
 
 
-def test_a_bad_table_empties_no_file(work):
+def test_an_invalid_table_does_not_empty_the_output(work):
     (work / "events.csv").write_text("user,item\nu,a\n")
     (work / "dear").write_text("years of work")
     with pytest.raises(EmbedxError):
@@ -188,7 +188,7 @@ def test_a_bad_table_empties_no_file(work):
         "word2vec -train text.txt -output out -save-vocab out",
     ],
 )
-def test_progress_is_not_appended_to_an_input_nor_two_things_to_one_file(line, work):
+def test_two_outputs_and_inputs_are_different_files(line, work):
     before = content(work)
     with pytest.raises(DataError):
         run(line)
@@ -204,13 +204,13 @@ def test_standard_input_is_an_input(work, monkeypatch):
     assert (work / "lines").read_text() == "a\n"
 
 
-def test_a_page_in_the_folder_of_its_model_is_written_again(work):
+def test_a_page_in_the_model_folder_may_be_overwritten(work):
     for _ in range(2):
         run("report labels --output labels/page.html --overwrite")
     assert (work / "labels" / "page.html").exists()
 
 
-def test_a_model_folder_with_other_files_is_not_exported_over(work):
+def test_an_export_does_not_overwrite_a_folder_with_other_files(work):
     run("export words out.embedx")
     (work / "out.embedx" / "notes").write_text("dear")
     with refused_data("out.embedx", "format"):
@@ -218,7 +218,7 @@ def test_a_model_folder_with_other_files_is_not_exported_over(work):
     assert (work / "out.embedx" / "notes").read_text() == "dear"
 
 
-def test_files_that_come_with_an_export_are_not_written_over_unasked(work):
+def test_secondary_files_of_an_export_are_not_overwritten(work):
     pytest.importorskip("gensim")
     (work / "v.kv.vectors.npy").write_text("dear")
     with pytest.raises(DataError) as raised:
@@ -260,7 +260,7 @@ def test_the_inputs_of_a_folder_are_its_files_but_not_its_models(work):
 
 
 @pytest.mark.parametrize("can_sync_fully", [True, False])
-def test_on_macos_the_cache_of_the_disk_is_written_too(can_sync_fully, tmp_path, monkeypatch):
+def test_on_macos_files_are_synchronised_with_fullfsync(can_sync_fully, tmp_path, monkeypatch):
     full_sync = 51  # F_FULLFSYNC of macOS
     calls = []
 

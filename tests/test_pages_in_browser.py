@@ -46,7 +46,8 @@ def pages(tmp_path_factory):
     comparison.write_text(
         page_of_comparison(NASTY, ranked(*records), "log-likelihood", {"machine": NASTY}), "utf-8"
     )
-    model, classifier = word_folder(folder / "words"), label_folder(folder / "labels")
+    model = word_folder(folder / "words")
+    classifier = label_folder(folder / "labels")
     # the same map wherever the tests run, with room for its labels
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(projection, "project", lambda vectors, *_: GRID[: len(vectors)])
@@ -299,11 +300,9 @@ def test_zooming_moves_words_apart_and_dragging_moves_all_alike(word_map):
         def moved():
             after = labels_of(word_map)
             common = sorted(before.keys() & after.keys())
-            return (
-                [before, after, common]
-                if any(abs(before[k] - after[k]).max() > 1 for k in common)
-                else None
-            )
+            if any(abs(before[k] - after[k]).max() > 1 for k in common):
+                return [before, after, common]
+            return None
 
         return until(word_map, moved)
 

@@ -66,8 +66,8 @@ def package(tmp_path_factory):
     shutil.copy(ROOT / "docs" / "examples" / example, source / "embedx_hinge.py")
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps"]
     offline = ["--no-build-isolation", "--disable-pip-version-check", "--target", str(site)]
-    done = subprocess.run([*pip, *offline, str(source)], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    completed = subprocess.run([*pip, *offline, str(source)], capture_output=True, text=True)
+    assert completed.returncode == 0, completed.stderr
     return site
 
 
@@ -77,31 +77,31 @@ def trained(package, tmp_path_factory):
     folder = tmp_path_factory.mktemp("trained")
     (folder / "corpus.txt").write_text(CORPUS)
     (folder / "reviews.txt").write_text(LABELLED)
-    (shown,) = re.findall(r"```text\n(.*?)```", PACKAGE, re.DOTALL)
-    install, *lines = shown.splitlines()
+    (transcript,) = re.findall(r"```text\n(.*?)```", PACKAGE, re.DOTALL)
+    install, *lines = transcript.splitlines()
     assert install == "pip install ."
     small = {"train": "--min-count 1 --sample 0 --dim 4 --threads 1", "classify": "--threads 1"}
-    printed = {}
+    output_of = {}
     for line in lines:
         words = line.split()
         name = words[1] if words[0] == "embedx" else words[2]
         if words[0] == "embedx":
-            done = embedx(f"{' '.join(words[1:])} {small.get(name, '')}", package, folder)
+            completed = embedx(f"{' '.join(words[1:])} {small.get(name, '')}", package, folder)
         else:
             assert words[:2] == ["python", "-m"]
-            done = run_module(name, words[3:], package, folder)
-        assert done.returncode == 0, done.stderr
-        printed[name] = done.stdout
-    return folder, printed
+            completed = run_module(name, words[3:], package, folder)
+        assert completed.returncode == 0, completed.stderr
+        output_of[name] = completed.stdout
+    return folder, output_of
 
 
 def test_the_package_of_the_docs_trains_words_and_labels(trained):
-    folder, printed = trained
-    assert "ranking hinge; Collobert & Weston 2008" in printed["objectives"]
-    assert "--set margin=VALUE" in printed["objectives"]
-    assert "words\t8 words, loss " in printed["train"]
-    assert "labels\t2 labels, loss " in printed["classify"]
-    assert printed["embedx.testing"] == "hinge\tpassed\n"
+    folder, output_of = trained
+    assert "ranking hinge; Collobert & Weston 2008" in output_of["objectives"]
+    assert "--set margin=VALUE" in output_of["objectives"]
+    assert "words\t8 words, loss " in output_of["train"]
+    assert "labels\t2 labels, loss " in output_of["classify"]
+    assert output_of["embedx.testing"] == "hinge\tpassed\n"
     for name in ("words", "labels"):
         model = json.loads((folder / name / "model.json").read_text())
         assert model["facts"]["packages"] == {"objective": HINGE_PACKAGE}
@@ -115,9 +115,9 @@ def test_a_package_works_in_compare(package, tmp_path):
         "compare reviews.txt --test reviews.txt --objectives hinge:margin=2,ova --seeds 1"
         " --epochs 2 --threads 1 --output compared"
     )
-    done = embedx(line, package, tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "hinge:margin=2" in done.stdout
+    completed = embedx(line, package, tmp_path)
+    assert completed.returncode == 0, completed.stderr
+    assert "hinge:margin=2" in completed.stdout
 
 
 def test_a_model_whose_package_is_missing_names_it(trained):
@@ -127,11 +127,11 @@ def test_a_model_whose_package_is_missing_names_it(trained):
         "eval words --text corpus.txt",
         "train corpus.txt --start words --output more",
     ):
-        done = run_command(folder, *line.split(), check=False)
-        assert done.returncode == 2
-        assert lines_with(done.stderr, "objective hinge", "embedx-hinge 0.1")
-        assert done.stderr.strip().endswith("pip install embedx-hinge")
-        assert "train again" not in done.stderr
+        completed = run_command(folder, *line.split(), check=False)
+        assert completed.returncode == 2
+        assert lines_with(completed.stderr, "objective hinge", "embedx-hinge 0.1")
+        assert completed.stderr.strip().endswith("pip install embedx-hinge")
+        assert "train again" not in completed.stderr
     run_command(folder, "nn", "words", "cat")  # which needs no objective
 
 
@@ -155,15 +155,15 @@ def test_an_interrupted_run_whose_package_is_missing_names_it_and_keeps_its_stat
     locks.unlock(checkpoints.lock)
     (state,) = checkpoints.states()
 
-    done = run_command(tmp_path, "resume", "words", check=False)
-    assert done.returncode == 2
-    assert "the objective hinge, of the package embedx-hinge 0.1, which is not" in done.stderr
-    assert done.stderr.strip().endswith("pip install embedx-hinge")
+    completed = run_command(tmp_path, "resume", "words", check=False)
+    assert completed.returncode == 2
+    assert "the objective hinge, of the package embedx-hinge 0.1, which is not" in completed.stderr
+    assert completed.stderr.strip().endswith("pip install embedx-hinge")
     assert state.exists()
 
-    done = embedx("resume words", package, tmp_path)  # which reads the state, an empty one
-    assert "embedx-hinge" not in done.stderr
-    assert "state-00000001.npz: damaged" in done.stderr
+    completed = embedx("resume words", package, tmp_path)  # which reads the state, an empty one
+    assert "embedx-hinge" not in completed.stderr
+    assert "state-00000001.npz: damaged" in completed.stderr
 
 
 # ---- the machines of a cluster
@@ -297,26 +297,26 @@ def test_broken_packages_do_not_break_a_run_without_them(tmp_path):
     install(site, "worn", "embedx.samplers", "worn = worn:Worn", "class Worn: name = 'worn'")
     (tmp_path / "corpus.txt").write_text(CORPUS)
     options = "--min-count 1 --sample 0 --dim 4 --epochs 1 --threads 1 --output model"
-    done = embedx(f"train corpus.txt {options}", site, tmp_path)
-    assert done.returncode == 0, done.stderr
-    lines = [line for line in done.stderr.splitlines() if "cannot be used" in line]
+    completed = embedx(f"train corpus.txt {options}", site, tmp_path)
+    assert completed.returncode == 0, completed.stderr
+    lines = [line for line in completed.stderr.splitlines() if "cannot be used" in line]
     assert [line.split(":")[0] for line in lines] == ["objective torn", "sampler worn"]
 
     for option, package in (("--objective torn", "torn 1.0"), ("--sampler worn", "worn 1.0")):
-        done = embedx(f"train corpus.txt {option} --output other", site, tmp_path)
-        assert done.returncode == 2
-        assert f"embedx: {option}: the package {package} cannot be used" in done.stderr
-        assert "Traceback" not in done.stderr
+        completed = embedx(f"train corpus.txt {option} --output other", site, tmp_path)
+        assert completed.returncode == 2
+        assert f"embedx: {option}: the package {package} cannot be used" in completed.stderr
+        assert "Traceback" not in completed.stderr
 
-    done = embedx("--help", site, tmp_path)
-    assert done.stderr == ""
+    completed = embedx("--help", site, tmp_path)
+    assert completed.stderr == ""
 
 
 def test_the_help_of_all_commands_imports_no_package(tmp_path):
     install(tmp_path, "loud", "embedx.objectives", "loud = loud:Loud", "print('imported')")
-    done = embedx("--help", tmp_path, tmp_path)
-    assert done.returncode == 0
-    assert "imported" not in done.stdout
+    completed = embedx("--help", tmp_path, tmp_path)
+    assert completed.returncode == 0
+    assert "imported" not in completed.stdout
 
 
 # ---- models
@@ -332,7 +332,7 @@ def test_the_help_of_all_commands_imports_no_package(tmp_path):
     ],
 )
 @pytest.mark.parametrize("setting", ["objective", "sampler"])
-def test_a_model_says_what_it_needs(setting, origin, remedy):
+def test_a_model_records_the_packages_that_it_needs(setting, origin, remedy):
     facts = {"objective": "ns", "packages": {setting: origin}}
     settings = {"sampler": "unigram"}
     (facts if setting == "objective" else settings)[setting] = "far"
@@ -399,9 +399,9 @@ def test_a_package_with_a_setting_called_like_one_of_embedx_is_left_out(tmp_path
     site = tmp_path / "site"
     install(site, "clash", "embedx.objectives", "clash = clash:Clash", CLASH)
     (tmp_path / "corpus.txt").write_text(CORPUS)
-    done = embedx("train corpus.txt --dim 8 --dry-run", site, tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "(embedx has settings of its own called dim)" in done.stderr
-    done = embedx("train corpus.txt --objective clash --dim 8", site, tmp_path)
-    assert done.returncode == 2
-    assert "embedx has settings of its own called dim" in done.stderr
+    completed = embedx("train corpus.txt --dim 8 --dry-run", site, tmp_path)
+    assert completed.returncode == 0, completed.stderr
+    assert "(embedx has settings of its own called dim)" in completed.stderr
+    completed = embedx("train corpus.txt --objective clash --dim 8", site, tmp_path)
+    assert completed.returncode == 2
+    assert "embedx has settings of its own called dim" in completed.stderr

@@ -101,7 +101,7 @@ def test_the_bound_is_below_the_likelihood_of_the_rows():
         assert evidence - 0.6 < bound < evidence
 
 
-def test_a_label_that_every_row_tells_has_the_variance_of_a_logarithm_of_its_count():
+def test_without_informative_features_the_variance_of_a_label_is_one_over_its_count():
     """A Poisson rate's logarithm has the variance 1 / count."""
     counts = np.array([50, 8, 2])
     x = np.ones((60, 1), np.float32)
@@ -166,7 +166,7 @@ def test_without_held_out_rows_scores_have_the_variance_1_before_training():
     assert model.classifier_.facts["prior_variance"] == pytest.approx(1 / mean_square, rel=1e-3)
 
 
-def test_new_rows_narrow_what_the_old_ones_told():
+def test_new_rows_reduce_the_variance_of_their_features():
     first = classifier_of(prior_variance=2.0, optimizer="adagrad")
     more = topics(200, 7)
     again = classifier_of(data=more, before=first, optimizer="adagrad", anchored=False)
@@ -217,7 +217,7 @@ def test_a_softmax_is_the_default_of_normal_weights(tmp_path):
     assert embedx.load(tmp_path / "model").objective.name == "softmax"
 
 
-def test_several_labels_of_a_row_tell_as_much_as_rows_of_one():
+def test_a_row_with_several_labels_is_as_informative_as_a_row_for_each():
     x = csr_matrix(np.eye(3, dtype=np.float32))
     several = Labeled(x, Labels.of_rows([[0, 1], [1], [2]]), 3)
     single = Labeled(x[[0, 0, 1, 2]], Labels.of_rows([[0], [1], [1], [2]]), 3)

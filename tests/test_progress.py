@@ -118,11 +118,11 @@ def test_a_note_stands_above_the_bar(screen, clock):
 def test_a_terminal_that_is_resized_keeps_one_bar(screen, clock):
     with Reporter(screen) as reporter:
         reporter.start("reading", 100, "rows")
-        for done, columns in ((10, 80), (20, 50), (30, 120), (40, 25)):
+        for completed, columns in ((10, 80), (20, 50), (30, 120), (40, 25)):
             screen.resize(columns)
-            draw(reporter, clock, done)
+            draw(reporter, clock, completed)
             assert len(screen.rows) == 1
-            assert f"{done}%" in screen.lines[0]
+            assert f"{completed}%" in screen.lines[0]
         screen.resize(12)
         reporter.note("a fact")
         assert screen.lines[0] == "a fact"

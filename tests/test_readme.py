@@ -72,14 +72,14 @@ def test_the_python_of_the_readme_runs_and_the_pipeline_of_the_page_about_words(
     (documents,) = (block for block in python_blocks(WORDS_PAGE) if "make_pipeline" in block)
     monkeypatch.chdir(tmp_path)
     text = two_topics.read_text()
-    for here, there in (
+    for shown, command in (
         ("cat", "city"),
         ("dog", "king"),
         ("fur", "woman"),
         ("paw", "man"),
         ("tail", "music"),
     ):
-        text = text.replace(here, there)
+        text = text.replace(shown, command)
     (tmp_path / "corpus.txt").write_text(text)
     names = {}
     exec(words, names)
@@ -175,11 +175,13 @@ def test_the_worked_examples_are_each_one_file_and_one_line(tmp_path):
     ]
     environment = os.environ | {"PYTHONPATH": str(tmp_path), "NUMBA_DISABLE_JIT": "1"}
     command = [sys.executable, "-c", COMMANDS, *lines]
-    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert "\nhinge " in done.stdout
-    assert "model\t8 words, loss " in done.stdout
-    assert "draws by the rank of the count" in " ".join(done.stdout.split())
+    completed = subprocess.run(
+        command, env=environment, cwd=tmp_path, capture_output=True, text=True
+    )
+    assert completed.returncode == 0, completed.stderr
+    assert "\nhinge " in completed.stdout
+    assert "model\t8 words, loss " in completed.stdout
+    assert "draws by the rank of the count" in " ".join(completed.stdout.split())
 
 
 CONTRACTS = """
@@ -197,11 +199,11 @@ sys.exit(pytest.main(sys.argv[1:]))
 def test_the_worked_examples_pass_the_tests_of_the_contracts(tmp_path):
     files = ["tests/test_objectives.py", "tests/test_samplers.py"]
     options = ["-k", "(hinge and not squared) or log-uniform", "-n", "0", "-p", "no:cacheprovider"]
-    done = forked.run(
+    completed = forked.run(
         *files, *options, cwd=ROOT, env=forked.environment(tmp_path), code=CONTRACTS, check=False
     )
-    assert done.returncode == 0, done.stdout
-    assert int(re.search(r"(\d+) passed", done.stdout)[1]) >= 12
+    assert completed.returncode == 0, completed.stdout
+    assert int(re.search(r"(\d+) passed", completed.stdout)[1]) >= 12
 
 
 def test_log_uniform_noise_is_that_of_the_formula():

@@ -89,18 +89,18 @@ obtain = "from the XC repository"
 
 
 @pytest.fixture
-def site(here, monkeypatch):
+def site(workdir, monkeypatch):
     monkeypatch.setattr(fetching, "PAUSES", (0.0, 0.0))
     with serving(pecos_archive()) as served:
         yield served
 
 
 @pytest.fixture
-def zoo(site, here):
+def zoo(site, workdir):
     """Write the recipe of the site's archive."""
 
     def write(more=""):
-        (here / "zoo.toml").write_text(ZOO.format(url=site.url, more=more))
+        (workdir / "zoo.toml").write_text(ZOO.format(url=site.url, more=more))
         return "zoo"
 
     return write
@@ -127,15 +127,15 @@ def test_an_archive_is_fetched_and_its_parts_are_trained_on_and_scored(zoo, site
     assert len(site.asked) == 1
 
 
-def test_classify_by_name_trains_on_one_part_and_scores_the_other(zoo, here):
+def test_classify_by_name_trains_on_one_part_and_scores_the_other(zoo, workdir):
     fetch(zoo())
-    done = run_command(here, "classify", "zoo", "--epochs", 30, "-o", "model", "--json")
-    assert "test data: zoo:test" in done.stderr
-    assert '"accuracy": 1.0' in done.stdout
-    assert classifier.load(here / "model").known.names == ["fish", "fowl", "beast"]
+    completed = run_command(workdir, "classify", "zoo", "--epochs", 30, "-o", "model", "--json")
+    assert "test data: zoo:test" in completed.stderr
+    assert '"accuracy": 1.0' in completed.stdout
+    assert classifier.load(workdir / "model").known.names == ["fish", "fowl", "beast"]
 
 
-def test_compare_scores_on_the_test_part_of_a_recipe(zoo, here):
+def test_compare_scores_on_the_test_part_of_a_recipe(zoo, workdir):
     fetch(zoo())
     data = comparison.data_of(["zoo"], {}, CompareSettings())
     assert (data.command, data.test) == ("classify", "zoo:test")
@@ -178,31 +178,31 @@ def test_a_damaged_archive_is_named_and_nothing_half_unpacked(zoo, site):
     assert not list(data_folder().rglob("*.partial*"))
 
 
-def test_an_archive_in_the_working_directory_is_unpacked(zoo, site, here):
-    (here / "zoo.tar.gz").write_bytes(site.content)
+def test_an_archive_in_the_working_directory_is_unpacked(zoo, site, workdir):
+    (workdir / "zoo.tar.gz").write_bytes(site.content)
     fetch(zoo())
     assert site.asked == []
     assert len(read_training("zoo")) == 12
 
 
-def test_an_archive_unpacked_by_hand_is_found(zoo, site, here):
+def test_an_archive_unpacked_by_hand_is_found(zoo, site, workdir):
     with tarfile.open(fileobj=io.BytesIO(site.content)) as archive:
-        archive.extractall(here, filter="data")
+        archive.extractall(workdir, filter="data")
     assert len(read_training(zoo())) == 12
 
 
-def test_files_put_there_by_hand_train_by_name(zoo, here):
+def test_files_put_there_by_hand_train_by_name(zoo, workdir):
     zoo()
     with refused_data("zoo:bow", quoting=("Zoo/zoo_train.txt", "Zoo/zoo_test.txt")):
         read_training("zoo:bow")
-    (here / "Zoo").mkdir()
+    (workdir / "Zoo").mkdir()
     for part in ("train", "test"):
-        (here / "Zoo" / f"zoo_{part}.txt").write_text("4 2 2\n0 0:1\n1 1:1\n0 0:2\n1 1:2\n")
+        (workdir / "Zoo" / f"zoo_{part}.txt").write_text("4 2 2\n0 0:1\n1 1:1\n0 0:2\n1 1:2\n")
     assert len(read_training("zoo:bow")) == 4
     assert rows_to_test_on("zoo:bow") == "zoo:bow-test"
 
 
-def test_without_the_test_part_training_goes_on_and_says_so(zoo, site, here):
+def test_without_the_test_part_training_goes_on_and_says_so(zoo, site, workdir):
     fetch(zoo())
     (data_folder() / "xmc-base/zoo/tfidf-attnxml/X.tst.npz").unlink()
     progress = Notes()
@@ -231,8 +231,8 @@ files = ["pair/test.svm"]
 """
 
 
-def test_several_files_are_fetched_each_from_its_mirrors(site, here):
-    (here / "pair.toml").write_text(SEVERAL.format(url=site.url))
+def test_several_files_are_fetched_each_from_its_mirrors(site, workdir):
+    (workdir / "pair.toml").write_text(SEVERAL.format(url=site.url))
     site.statuses = {"/lost": 404}
     site.contents = {"/train": b"0 1:1\n1 2:1\n", "/test": b"1 2:1\n"}
     fetch("pair")
@@ -253,31 +253,31 @@ def test_several_files_are_fetched_each_from_its_mirrors(site, here):
         ('urls = "http://x/y"', "urls = "),
     ],
 )
-def test_mistakes_in_a_download_are_errors(here, download, quoted):
-    (here / "own.toml").write_text(
+def test_mistakes_in_a_download_are_errors(workdir, download, quoted):
+    (workdir / "own.toml").write_text(
         f'kind = "classes"\nreader = "xc"\nfiles = ["x"]\n[[downloads]]\n{download}\n'
     )
     with refused_data("own.toml", quoting=quoted):
         find_recipe("own")
 
 
-def test_rows_by_number_are_trained_on_and_tested_by_one_name(here):
-    (here / "Bibtex").mkdir()
-    (here / "Bibtex" / "Bibtex_data.txt").write_text("4 2 2\n0 0:1\n1 1:1\n0 0:2\n1 1:2\n")
-    (here / "Bibtex" / "bibtex_trSplit.txt").write_text("1\n2\n3\n")
-    (here / "Bibtex" / "bibtex_tstSplit.txt").write_text("4\n")
+def test_rows_by_number_are_trained_on_and_tested_by_one_name(workdir):
+    (workdir / "Bibtex").mkdir()
+    (workdir / "Bibtex" / "Bibtex_data.txt").write_text("4 2 2\n0 0:1\n1 1:1\n0 0:2\n1 1:2\n")
+    (workdir / "Bibtex" / "bibtex_trSplit.txt").write_text("1\n2\n3\n")
+    (workdir / "Bibtex" / "bibtex_tstSplit.txt").write_text("4\n")
     training = read_training("bibtex")
     test = read(rows_to_test_on("bibtex"), trained=training.schema)
     assert (len(training), len(test)) == (3, 1)
 
 
 @pytest.mark.parametrize("names", ["fish\nfowl\nfish\n", "fish\n", "0\tfish\n2\tfowl\n"])
-def test_label_names_that_do_not_fit_are_left_out_with_a_warning(zoo, here, names):
+def test_label_names_that_do_not_fit_are_left_out_with_a_warning(zoo, workdir, names):
     fetch(zoo())
     (data_folder() / "xmc-base/zoo/output-items.txt").write_text(names)
-    done = run_command(here, "classify", "zoo", "--epochs", 1, "-o", "model")
-    assert lines_with(done.stderr, "warning: ", "output-items.txt", "their numbers")
-    assert classifier.load(here / "model").known.names is None
+    completed = run_command(workdir, "classify", "zoo", "--epochs", 1, "-o", "model")
+    assert lines_with(completed.stderr, "warning: ", "output-items.txt", "their numbers")
+    assert classifier.load(workdir / "model").known.names is None
 
 
 GROUPS = """kind = "classes"
@@ -291,8 +291,8 @@ members = "by-date-test/*/*"
 """
 
 
-def test_texts_in_folders_are_rows_labelled_by_their_folder(site, here):
-    (here / "groups.toml").write_text(GROUPS.format(url=site.url))
+def test_texts_in_folders_are_rows_labelled_by_their_folder(site, workdir):
+    (workdir / "groups.toml").write_text(GROUPS.format(url=site.url))
     site.content = archive_of(
         {
             "by-date-train/sci.space/1": b"From: a\n\nThe moon\t is far",
@@ -314,11 +314,11 @@ def test_texts_in_folders_are_rows_labelled_by_their_folder(site, here):
     ).labels.ids.tolist() == [1]
 
 
-def test_another_part_of_rows_by_number_has_files_of_its_own(here):
-    (here / "bibtex").mkdir()
+def test_another_part_of_rows_by_number_has_files_of_its_own(workdir):
+    (workdir / "bibtex").mkdir()
     for half, n in (("train", 3), ("test", 2)):
         rows = "".join(f"{k % 2} {k % 2}:1\n" for k in range(n))
-        (here / "bibtex" / f"{half}.txt").write_text(f"{n} 2 2\n{rows}")
+        (workdir / "bibtex" / f"{half}.txt").write_text(f"{n} 2 2\n{rows}")
     training = read_training("bibtex:lsml")
     assert rows_to_test_on("bibtex:lsml") == "bibtex:lsml-test"
     assert (len(training), len(read("bibtex:lsml-test", trained=training.schema))) == (3, 2)

@@ -32,10 +32,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
         content = site.files.get(self.path.partition("?")[0])
         if content is None:
             return self.send_error(404, "Not Found")
-        wanted = self.headers["Range"]
-        start = int(wanted.removeprefix("bytes=").partition("-")[0] or 0) if wanted else 0
-        self.send_response(206 if wanted else 200)
-        if wanted:
+        byte_range = self.headers["Range"]
+        start = int(byte_range.removeprefix("bytes=").partition("-")[0] or 0) if byte_range else 0
+        self.send_response(206 if byte_range else 200)
+        if byte_range:
             self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
         self.send_header("Content-Length", str(len(content) - start + site.missing_bytes))
         self.end_headers()
@@ -127,7 +127,7 @@ def test_a_connection_that_ends_early_is_damage(site):
         read(f"{site.url}/text")
 
 
-def test_what_cannot_be_opened_is_said_without_the_secrets_of_its_url(site):
+def test_errors_of_remote_files_hide_the_secrets_of_their_url(site):
     for url, place, reason in (
         (f"{site.url}/missing?token=secret", f"{site.url}/missing?token=...", "HTTP 404"),
         (
@@ -156,7 +156,7 @@ def test_models_pages_and_messages_keep_the_secrets_of_every_url(site, tmp_path)
 
     classify = f"classify rows.txt --validation {url['rows.txt']} --output labels --epochs 2"
     train = f"train text.txt --start {url['v.vec']} --output words --epochs 1 --sample 0"
-    printed = [
+    runs = [
         run_command(tmp_path, *command.split())
         for command in (
             classify,
@@ -166,7 +166,7 @@ def test_models_pages_and_messages_keep_the_secrets_of_every_url(site, tmp_path)
             "info words",
         )
     ]
-    assert [done.returncode for done in printed] == [0] * 5
+    assert [completed.returncode for completed in runs] == [0] * 5
     assert embedx.load(url["v.vec"]).facts["source"] == f"{site.url}/v.vec?token=..."
     refused = [
         run_command(tmp_path, *command.split(), check=False)
@@ -176,9 +176,9 @@ def test_models_pages_and_messages_keep_the_secrets_of_every_url(site, tmp_path)
             f"nn {url['bad.vec']} a",
         )
     ]
-    assert [done.returncode for done in refused] == [2] * 3
-    for done in printed + refused:
-        assert "secret" not in done.stdout + done.stderr
+    assert [completed.returncode for completed in refused] == [2] * 3
+    for completed in runs + refused:
+        assert "secret" not in completed.stdout + completed.stderr
     for file in tmp_path.rglob("*"):
         assert not file.is_file() or b"secret" not in file.read_bytes()
 

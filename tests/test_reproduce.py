@@ -26,16 +26,16 @@ def test_a_model_of_one_thread_is_made_again_byte_for_byte(home):
     about = json.loads(run_command(home, "info", "old", "--json").stdout)
     assert about["command"].startswith("embedx train text.txt")
     assert about["versions"].keys() == {"python", "numpy", "numba", "scipy"}
-    done = run_command(home, "reproduce", "old", "--output", "new", "--json")
-    assert json.loads(done.stdout) == {"model": "new", "equal": True}
+    completed = run_command(home, "reproduce", "old", "--output", "new", "--json")
+    assert json.loads(completed.stdout) == {"model": "new", "equal": True}
     again = json.loads(run_command(home, "info", "new", "--json").stdout)
     assert again["data_hash"] == about["data_hash"]
-    there = run_command(home, "reproduce", "old", "--output", "new", check=False)
-    assert there.returncode == 2
-    assert "--output new" in there.stderr
+    completed = run_command(home, "reproduce", "old", "--output", "new", check=False)
+    assert completed.returncode == 2
+    assert "--output new" in completed.stderr
 
 
-def test_data_that_changed_or_are_missing_are_said_in_one_line(home):
+def test_changed_or_missing_data_are_refused_in_one_line(home):
     text = home / "text.txt"
     text.write_text(text.read_text() + "cat dog " * 10)
     changed = run_command(home, "reproduce", "old", check=False)
@@ -54,8 +54,8 @@ def test_a_classifier_is_made_again(tmp_path):
     rows = [f"__label__{name} {name} {k % 7}" for k in range(60) for name in ("red", "blue")]
     (tmp_path / "rows.txt").write_text("\n".join(rows))
     run_command(tmp_path, "classify", "rows.txt", "--threads", 1, "--epochs", 2, "--output", "old")
-    done = run_command(tmp_path, "reproduce", "old", "--json")
-    assert json.loads(done.stdout)["equal"] is True
+    completed = run_command(tmp_path, "reproduce", "old", "--json")
+    assert json.loads(completed.stdout)["equal"] is True
     rows[0] = "__label__blue red 0"
     (tmp_path / "rows.txt").write_text("\n".join(rows))
     relabelled = run_command(tmp_path, "reproduce", "old", "--output", "third", check=False)

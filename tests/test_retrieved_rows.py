@@ -88,7 +88,7 @@ def test_where_every_row_is_found_training_is_exact(kind, optimizer, loss, exact
         (Mips, {"warm_up": 0.0, "bias": "zero"}),
     ],
 )
-def test_digits_are_learned_from_what_is_found(objective, options):
+def test_digits_are_learned_from_retrieved_rows(objective, options):
     training, test = digits(400, 200)
     trained = run(
         objective,
@@ -102,12 +102,13 @@ def test_digits_are_learned_from_what_is_found(objective, options):
 
 
 def test_the_search_begins_after_the_warm_up_and_says_so():
-    data, printed = problem("dense"), io.StringIO()
-    run(Ldgs, data, Reporter(printed), warm_up=1.5, blocks=4)
-    assert printed.getvalue().count("search begins: 40 rows in 6 clusters in each of 4 blocks") == 1
-    printed = io.StringIO()
-    run(Ldgs, data, Reporter(printed), warm_up=2.0)
-    assert "search begins" not in printed.getvalue()
+    data = problem("dense")
+    log = io.StringIO()
+    run(Ldgs, data, Reporter(log), warm_up=1.5, blocks=4)
+    assert log.getvalue().count("search begins: 40 rows in 6 clusters in each of 4 blocks") == 1
+    log = io.StringIO()
+    run(Ldgs, data, Reporter(log), warm_up=2.0)
+    assert "search begins" not in log.getvalue()
     drawn, partly, uniform = (
         run(Ldgs, data, schedule="constant", **settings).classifier.arrays["output"]
         for settings in ({"warm_up": 2.0}, {"warm_up": 1.0}, {"sampler": "uniform"})
@@ -133,11 +134,11 @@ def test_search_is_refused_for_sparse_features():
     sparse = Labeled(csr_matrix(data.features), data.labels, data.n_labels)
     with refused("sampler", "hidden", value="search"):
         train(sparse, Ldgs(Ldgs.Settings()), ClassifySettings(epochs=1, sampler="search"))
-    printed = io.StringIO()
+    log = io.StringIO()
     trained = train(
-        sparse, Ldgs(Ldgs.Settings()), ClassifySettings(epochs=1), progress=Reporter(printed)
+        sparse, Ldgs(Ldgs.Settings()), ClassifySettings(epochs=1), progress=Reporter(log)
     )
-    assert lines_with(printed.getvalue(), "every label", "hidden=100")
+    assert lines_with(log.getvalue(), "every label", "hidden=100")
     exact = train(sparse, Margin(Margin.Settings()), ClassifySettings(epochs=1))
     np.testing.assert_array_equal(
         trained.classifier.arrays["output"], exact.classifier.arrays["output"]
@@ -168,7 +169,7 @@ def test_a_search_that_finds_every_word_trains_the_exact_softmax(two_topics, mon
 @pytest.mark.parametrize(
     "options", [{}, {"loss": "margin"}, {"threads": 3}, {"bias": "none", "optimizer": "sgd"}]
 )
-def test_words_learn_their_topic_from_what_they_find(two_topics, options):
+def test_words_learn_their_topic_from_retrieved_rows(two_topics, options):
     options = {"dim": 16, "epochs": 5, "sample": 0, "scored_fraction": 0.3, "threads": 1} | options
     model = embedx.SkipGram("ldgs", **options).fit(two_topics).model
     assert {word for word, _ in model.most_similar("truck", top_k=3)} <= {
@@ -205,15 +206,15 @@ def test_labels_do_not_take_the_search_settings_of_words(name):
         embedx.SoftmaxClassifier("ldgs", **{name: 3})
 
 
-def test_the_memory_of_what_words_keep_is_reported(two_topics, tmp_path):
-    printed = io.StringIO()
+def test_the_memory_of_retrieved_rows_is_reported(two_topics, tmp_path):
+    log = io.StringIO()
     word_training.train(
         two_topics,
         configure("ldgs", {"epochs": 1, "threads": 1}),
-        progress=Reporter(printed, is_verbose=True),
+        progress=Reporter(log, is_verbose=True),
         cache_dir=tmp_path,
     )
-    assert lines_with(printed.getvalue(), "2 highest-scoring rows", "MB")
+    assert lines_with(log.getvalue(), "2 highest-scoring rows", "MB")
 
 
 # ---- prediction
@@ -262,9 +263,9 @@ def test_predict_by_search_reports_its_recall(tmp_path, capsys):
         "--search",
     ]
     invoke(*words, "--threads", "1", "--scored-fraction", "0.5")
-    printed = capsys.readouterr()
-    assert [line.count("\t") for line in printed.out.splitlines()] == [5] * 600
-    assert "150 of 300 labels" in printed.err
+    log = capsys.readouterr()
+    assert [line.count("\t") for line in log.out.splitlines()] == [5] * 600
+    assert "150 of 300 labels" in log.err
 
 
 def test_search_is_refused_for_models_that_do_not_support_it():

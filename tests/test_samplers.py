@@ -30,7 +30,8 @@ def prepared(name, *, replacement=True, counts=COUNTS, **options):
 
 def draws(sampler, n, streams, *, first=0, avoided=(), key=-1):
     """The rows that the streams draw, one stream after the other in the same workspace."""
-    data, workspace = sampler.data(n), new_sample_workspace(n, len(avoided))
+    data = sampler.data(n)
+    workspace = new_sample_workspace(n, len(avoided))
     for stream in streams:
         workspace.excluded[:] = avoided
         n_drawn = sampler.sample(

@@ -25,8 +25,10 @@ def workspace_at(theta):
 def test_newtons_method_halves_steps_that_lower_the_objective():
     """From far away, where the sigmoid is flat and a step goes much too far."""
     x, y = clusters(300, 2, 3)
-    features, pairs = features_of(x), pairs_of(np.arange(300), y, 2, np.full(300, 2))
-    order, theta = np.arange(2, dtype=np.int32), np.array([4.0, -5.0, 3.0, 2.0])
+    features = features_of(x)
+    pairs = pairs_of(np.arange(300), y, 2, np.full(300, 2))
+    order = np.arange(2, dtype=np.int32)
+    theta = np.array([4.0, -5.0, 3.0, 2.0])
     sign = np.where(y == 1, 1, -1)
     workspace = workspace_at(-theta)
     workspace.gradient[:] = 0
@@ -50,7 +52,8 @@ def test_few_labels_change_sides_too_after_the_first_split(n_labels, seed, monke
     rng = np.random.default_rng(seed)
     y = rng.choice(n_labels, 60, p=np.array([8, 4, 2, 1])[:n_labels] / (15 - (n_labels == 3)))
     x = (rng.normal(size=(n_labels, 2))[y] + 2 * rng.normal(size=(60, 2)) + 1).astype(np.float32)
-    features, pairs = features_of(x), pairs_of(np.arange(60), y, n_labels)
+    features = features_of(x)
+    pairs = pairs_of(np.arange(60), y, n_labels)
     labels = tree.fit_tree(features, 2, pairs, l2=0.5).label_of_leaf
     monkeypatch.setattr(tree, "MAX_ROUNDS", 0)
     at_first = tree.fit_tree(features, 2, pairs, l2=0.5).label_of_leaf
@@ -71,17 +74,15 @@ def test_a_share_of_draws_is_uniform_unless_predictions_are_corrected_or_it_is_s
         assert adversarial.Adversarial.resolved(changed, corrected=corrected).uniform_share == 0.25
 
 
-def test_fitting_says_what_is_fitted_to_what():
+def test_fitting_reports_the_tree_its_features_and_its_likelihood():
     class Notes(Silent):
         def note(self, *message):
             notes.append("".join(message))
 
     notes = []
     x, y = clusters(90, 4, 5)
-    sampler, pairs = (
-        samplers.make("adversarial", {"tree_features": 3}),
-        pairs_of(np.arange(90), y, 4),
-    )
+    sampler = samplers.make("adversarial", {"tree_features": 3})
+    pairs = pairs_of(np.arange(90), y, 4)
     sampler.prepare(np.bincount(y, minlength=4))
     sampler.fit(x, pairs, progress=Notes())
     likely = tree.log_likelihood(sampler.tree, sampler.features, pairs)

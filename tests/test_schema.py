@@ -57,14 +57,14 @@ def words_in(path):
 
 
 def noise_arrays(width):
-    kept = (
+    noise_arrays = (
         np.ones((width, STRIDE), np.float32),
         np.ones(STRIDE, np.float32),
         np.ones((7, STRIDE), np.float32),
         np.array([0, np.inf, 0, 0, 0, 0, 0], np.float32),
         np.arange(LABELS, dtype=np.int32),
     )
-    return {f"noise_{name}": array for name, array in zip(ARRAYS, kept, strict=True)}
+    return {f"noise_{name}": array for name, array in zip(ARRAYS, noise_arrays, strict=True)}
 
 
 def classifier_in(path, name="ns", hidden=False, noise=False, features=None):
@@ -73,18 +73,19 @@ def classifier_in(path, name="ns", hidden=False, noise=False, features=None):
     counts = np.array([9, 7, 5, 3, 1])
     order = np.array([2, 0, 1, 4, 3], np.int32)
     objective.prepare(counts, order if objective.traits.uses_class_order else None)
-    rows, dim = objective.n_rows(LABELS), DIM if hidden else FEATURES
+    rows = objective.n_rows(LABELS)
+    dim = DIM if hidden else FEATURES
     arrays = {"output": np.ones((rows, dim), np.float32), "bias": np.zeros(rows, np.float32)}
     arrays |= {"hidden": np.ones((FEATURES, DIM), np.float32)} if hidden else {}
     arrays |= {"label_order": order} if objective.traits.uses_class_order else {}
     arrays |= noise_arrays(FEATURES) if noise else {}
     settings = {"scaling": "none", "labels": "all", "unseen": "keep"} | objective.settings.record()
     settings["sampler"] = "adversarial" if noise else objective.samplers()[0]
-    known = DataSchema(
+    schema = DataSchema(
         FEATURES, LABELS, list("vwxyz"), None if features is None else words_as_they_are(features)
     )
     return Classifier(
-        objective, arrays, known, counts, settings, {"several_labels": False, "examples": 25}
+        objective, arrays, schema, counts, settings, {"several_labels": False, "examples": 25}
     ).save(path)
 
 
@@ -421,7 +422,8 @@ def mutated(content, rng, is_json):
         else:
             inside[key] = value
         return json.dumps(description).encode()
-    at, length = rng.randrange(len(content)), rng.choice([1, 1, 8, 100])
+    at = rng.randrange(len(content))
+    length = rng.choice([1, 1, 8, 100])
     new = rng.choice([b"", rng.randbytes(length), b"\xff" * length, b"\0" * length, content])
     return content[:at] + new + content[at + length :]
 

@@ -40,7 +40,8 @@ def built(table, search, seed=0):
 def candidates_found(index, search, h, positives=()):
     """The candidates for one h, but for its positives."""
     n = index.slot.shape[1]
-    rows, positives = np.zeros((1, n), dtype=np.int32), np.array(positives, dtype=np.int32)
+    rows = np.zeros((1, n), dtype=np.int32)
+    positives = np.array(positives, dtype=np.int32)
     chosen = rows[
         0, : candidates_of(index, search, h[None], positives, rows, new_query_workspace(n, search))
     ].tolist()
@@ -88,7 +89,8 @@ def test_rows_that_drift_are_reassigned():
     """Each step is short, so that only the REASSIGN_EVERY-th looks for the nearest centroid."""
     table = clustered()
     index = built(table, spec())
-    rows, step = np.arange(N, dtype=np.int32), (np.roll(table, 1, axis=0) - table) / 100
+    rows = np.arange(N, dtype=np.int32)
+    step = (np.roll(table, 1, axis=0) - table) / 100
     reassigned = []
     for _ in range(4 * indexing.REASSIGN_EVERY):
         assert (
@@ -121,7 +123,8 @@ def test_a_row_whose_new_list_is_full_stays_and_is_still_found():
 @pytest.mark.parametrize("max_candidates", [1, 7, 60, 61, 600, 740, 899])
 @pytest.mark.parametrize("blocks", [1, 4])
 def test_a_block_gives_no_more_than_max_candidates(max_candidates, blocks):
-    table, h = clustered(), a_query()
+    table = clustered()
+    h = a_query()
     table[100:160] = table[99]  # as many equal scores: if they are at the cutoff, all are left out
     search = spec(blocks, max_gap=1e9, max_candidates=max_candidates)
     z = block_scores(table[:, :DIM], h[:DIM], blocks)
@@ -141,7 +144,8 @@ def test_a_block_gives_no_more_than_max_candidates(max_candidates, blocks):
 # where one row has most of the probability, and where many share it
 @pytest.mark.parametrize("size", [1, 0.1])
 def test_candidates_of_a_softmax_are_the_rows_with_a_probability_above_tau(size):
-    table, h = clustered(), np.float32(size) * a_query()
+    table = clustered()
+    h = np.float32(size) * a_query()
     # one cluster: nothing ends the search early
     search = spec(4, clusters=1, max_gap=-np.log(1e-3), from_logsumexp=True)
     z = 4 * block_scores(table[:, :DIM], h[:DIM], 4).astype(np.float64)
@@ -220,7 +224,8 @@ def update(updater, rows):
 def test_an_index_is_rebuilt_when_enough_rows_have_been_reassigned():
     table = clustered()
     updater = IndexUpdater(table, N, DIM, spec(2), seed=1, threads=1, progress=Silent())
-    first, first_seconds = updater.current(), updater.build_seconds
+    first = updater.current()
+    first_seconds = updater.build_seconds
     everyone = np.arange(N, dtype=np.int32)
     for _ in range(20):  # they change, but not in direction
         table *= 1.001
@@ -228,9 +233,9 @@ def test_an_index_is_rebuilt_when_enough_rows_have_been_reassigned():
         check(updater.index, table)
     assert updater.current() is first
     table[:] = np.roll(table, 1, axis=0)
-    few = everyone[: N // 12]
-    update(updater, few)
-    assert 0 < updater.n_reassigned.sum() <= 2 * len(few)
+    some_rows = everyone[: N // 12]
+    update(updater, some_rows)
+    assert 0 < updater.n_reassigned.sum() <= 2 * len(some_rows)
     assert updater.current() is first
     update(updater, everyone[N // 12 :])
     check(first, table)
@@ -263,7 +268,8 @@ def test_short_rows_do_not_hide_long_ones():
     [(1, 1, 1), (5, 9, 4), (15, 4, 2), (40, 16, 8), (100, 17, 8), (300, 1, 4)],
 )
 def test_few_rows_and_any_number_of_clusters(n, clusters, blocks):
-    table, h = clustered(n), a_query()
+    table = clustered(n)
+    h = a_query()
     search = spec(blocks, clusters=clusters, n_scored=n, max_gap=2.0)
     index = indexing.build_index(table, n, DIM, search, np.random.default_rng(0))
     check(index, table)
@@ -286,11 +292,13 @@ def test_few_rows_and_any_number_of_clusters(n, clusters, blocks):
 @pytest.mark.parametrize("from_logsumexp", [False, True])
 def test_any_table_can_be_searched(value, from_logsumexp):
     """A diverged run shows in its loss; until then no query may hang or read outside its memory."""
-    table, h = clustered(), a_query()
+    table = clustered()
+    h = a_query()
     search = spec(4, clusters=21, n_scored=100, max_gap=2.0, from_logsumexp=from_logsumexp)
     for share in (1.0, 0.3):
         table[: int(share * N), :DIM] = value
-        index, query = built(table, search), new_query_workspace(N, search)
+        index = built(table, search)
+        query = new_query_workspace(N, search)
         for j in range(4):
             indexing.update_rows(
                 index, table, np.arange(N, dtype=np.int32), j, aligned_zeros(1, 21)
@@ -305,9 +313,11 @@ def test_any_table_can_be_searched(value, from_logsumexp):
 
 
 def test_a_row_that_is_just_being_reassigned_counts_as_not_found():
-    table, h = clustered(), a_query()
+    table = clustered()
+    h = a_query()
     search = spec(clusters=20, n_scored=N)
-    index, query = built(table, search), new_query_workspace(N, search)
+    index = built(table, search)
+    query = new_query_workspace(N, search)
     search_blocks(index, search, h[None], query)
     row = int(index.ids[0, index.list_offsets[0, 10]])
     assert position_of(index, query, 0, row) >= 0
@@ -348,8 +358,8 @@ def test_the_search_that_an_objective_is_set_to():
     assert softmax == margin._replace(blocks=4, max_gap=1.5 - np.log(0.01), from_logsumexp=True)
     messages = search("ldgs", 100_000, rescore=False, blocks=4, slack=1.5, iterations=3)
     assert messages == margin._replace(blocks=4, message_iterations=3)
-    few = margin._replace(clusters=150, n_scored=100, max_candidates=100)
-    assert search("mips", 150, clusters=1000) == few
+    expected = margin._replace(clusters=150, n_scored=100, max_candidates=100)
+    assert search("mips", 150, clusters=1000) == expected
     assert search("mips", 40).n_scored == 40
 
 

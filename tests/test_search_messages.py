@@ -28,7 +28,8 @@ each_loss = pytest.mark.parametrize("loss", LOSSES)
 def problem(seed=0):
     """A table float32 (N, padded), one h (1, padded)."""
     rng = np.random.default_rng(seed)
-    table, h = aligned_zeros(N, DIM), aligned_zeros(1, DIM)
+    table = aligned_zeros(N, DIM)
+    h = aligned_zeros(1, DIM)
     table[:, :DIM] = rng.normal(size=(N, DIM)) / DIM**0.5
     h[0, :DIM] = 3 * rng.normal(size=DIM)
     return table, h
@@ -77,7 +78,8 @@ def by_kernel(loss, table, h, rounds, blocks=BLOCKS, threshold=0.0):
 @pytest.mark.parametrize("scale", [0.1, 1.0, 5.0])
 def test_the_reference_of_the_margin_is_the_quadratic_programme(scale):
     z = scale * np.random.default_rng(0).normal(size=12)
-    positives, negatives = np.array([3, 7]), np.setdiff1d(np.arange(12), [3, 7])
+    positives = np.array([3, 7])
+    negatives = np.setdiff1d(np.arange(12), [3, 7])
     value, gradient = reference.smoothed_margin(z, positives, negatives, 0.5)
     solution = margin(positives, 0.5, z)
     assert solution[0] == pytest.approx(value, abs=1e-6)

@@ -149,7 +149,8 @@ def test_an_index_and_its_sums_follow_the_table(blocks):
     index, table = built(spec(blocks))
     check(index, table)
     check_sums(index, table)
-    rng, before = np.random.default_rng(1), index.cluster.copy()
+    rng = np.random.default_rng(1)
+    before = index.cluster.copy()
     for turn in range(4):
         rows = rng.choice(N, 30, replace=False)
         table[rows[:, None], np.arange(DIM)] += rng.normal(0, 1.5, (30, DIM))
@@ -190,7 +191,8 @@ def naive_estimates(index, table, j, h):
 
 def naive_search(index, table, search, h, j, capacity):
     """(lists, [(row, score)] of each list) that are probed in block j."""
-    block, blocks = slice(index.edges[j], index.edges[j + 1]), len(index.ids)
+    block = slice(index.edges[j], index.edges[j + 1])
+    blocks = len(index.ids)
     lists = []
     scores = []
     room = capacity
@@ -268,7 +270,8 @@ def test_a_list_without_room_is_scored_as_far_as_there_is():
 def test_candidates_are_appended_once_up_to_the_capacity():
     search = spec(2, n_scored=1000, clusters=5)
     index, table = built(search)
-    workspace, rows = query.new_query_workspace(N, search), np.full((2, N), -1, dtype=np.int32)
+    workspace = query.new_query_workspace(N, search)
+    rows = np.full((2, N), -1, dtype=np.int32)
     query.search_all_blocks(
         index, search, a_query()[None], 0, np.array([[8, 9]], np.int32), 0, 2, workspace
     )
@@ -345,7 +348,8 @@ def naive_halves(x, ids, key):
     """Balanced spherical 2-means of the rows `ids` of x: first and second half."""
     first = ids[int(low_half_below(np.uint64(bits(key, np.uint64(0))), len(ids)))]
     second = int(low_half_below(np.uint64(bits(key, np.uint64(1))), len(ids) - 1))
-    centroids, before = np.stack([x[first], x[ids[second + (second >= ids.index(first))]]]), -1.0
+    centroids = np.stack([x[first], x[ids[second + (second >= ids.index(first))]]])
+    before = -1.0
     halves = None
     for _ in range(N_ITERATIONS):
         if halves:
@@ -353,7 +357,8 @@ def naive_halves(x, ids, key):
             total = np.linalg.norm(sums, axis=1).sum()
             if total - before <= MIN_GAIN * total:
                 break
-            centroids, before = sums / np.linalg.norm(sums, axis=1, keepdims=True), total
+            centroids = sums / np.linalg.norm(sums, axis=1, keepdims=True)
+            before = total
         score = x @ (centroids[1] - centroids[0])
         ranked = sorted(ids, key=lambda i: (score[i], i))
         halves = ranked[: (len(ids) + 1) // 2], ranked[(len(ids) + 1) // 2 :]

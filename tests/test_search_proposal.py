@@ -72,7 +72,7 @@ def test_the_mean_step_over_many_draws_is_that_on_all_rows(name, labels):
 
 
 @pytest.mark.parametrize("name", ["ove", "ar", "ar-probit"])
-def test_words_that_find_every_word_learn_what_all_rows_teach(name, two_topics, monkeypatch):
+def test_retrieving_every_word_equals_training_on_all_rows(name, two_topics, monkeypatch):
     options = {
         "dim": 8,
         "epochs": 1,

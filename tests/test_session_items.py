@@ -53,10 +53,10 @@ def test_training_scoring_and_recommending_see_the_same_items(tmp_path, text):
     assert before.getnnz() == sum(len(order) - 1 for order in ORDERS)
 
     model.save(tmp_path / "items")
-    done = run_command(
+    completed = run_command(
         tmp_path, "recommend", "items", "--histories", "orders.txt", "--json", "--top-k", 1
     )
-    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    answers = [json.loads(line) for line in completed.stdout.splitlines()]
     as_words = [[item.replace(" ", "_") for item in answer["history"]] for answer in answers]
     assert as_words == [[item.replace(" ", "_") for item in order] for order in ORDERS]
 
@@ -143,17 +143,17 @@ def test_the_lines_of_standard_input_are_each_divided(tmp_path):
     (tmp_path / "orders.txt").write_text(TEXTS["tabs"])
     train(tmp_path / "orders.txt").save(tmp_path / "items")
     lines = 'Desk Lamp Basic\tSofa\nDesk Lamp Basic\n"Paper A4" Sofa\n'
-    done = run_command(tmp_path, "recommend", "items", "-", "--json", input=lines)
-    histories = [json.loads(line)["history"] for line in done.stdout.splitlines()]
+    completed = run_command(tmp_path, "recommend", "items", "-", "--json", input=lines)
+    histories = [json.loads(line)["history"] for line in completed.stdout.splitlines()]
     assert histories == [["Desk Lamp Basic", "Sofa"], ["Desk Lamp Basic"], ["Paper A4", "Sofa"]]
 
-    done = run_command(tmp_path, "vectors", "items", "-", input="Desk Lamp Basic\tSofa\n")
+    completed = run_command(tmp_path, "vectors", "items", "-", input="Desk Lamp Basic\tSofa\n")
     vector = embedx.load(tmp_path / "items")
     mean = (vector["Desk_Lamp_Basic"] + vector["Sofa"]) / 2
-    name, *numbers = done.stdout.split()
+    name, *numbers = completed.stdout.split()
     assert name == "Desk_Lamp_Basic_Sofa"
     assert [float(number) for number in numbers] == pytest.approx(mean.tolist(), rel=1e-4)
 
     question = "Desk Lamp Basic\tSofa\tChair\n"
-    done = run_command(tmp_path, "analogy", "items", "-", "--top-k", 1, input=question)
-    assert done.stdout.split("\t")[0] in WORDS
+    completed = run_command(tmp_path, "analogy", "items", "-", "--top-k", 1, input=question)
+    assert completed.stdout.split("\t")[0] in WORDS

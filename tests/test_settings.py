@@ -203,7 +203,7 @@ def test_errors_of_data_name_the_file_and_the_line():
     assert str(pickle.loads(pickle.dumps(error))) == str(error)
 
 
-def test_settings_of_one_name_are_given_in_one_way():
+def test_a_setting_of_one_name_is_declared_by_set_everywhere_or_nowhere():
     """A class of embedx itself, because other packages may have settings of the same name."""
     body = {"__module__": "embedx.new", "dim": param(100, "x", by_set=True)}
     body["__annotations__"] = {"dim": int}

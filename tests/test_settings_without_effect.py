@@ -60,7 +60,8 @@ def test_settings_of_labels_with_an_effect_are_accepted(options):
 
 RANDOM = np.random.default_rng(1)
 SENTENCES = [[f"w{word}" for word in RANDOM.zipf(1.6, 12) % 60] for _ in range(60)]
-ROWS, ANSWERS = RANDOM.normal(size=(90, 4)), RANDOM.integers(0, 12, 90)
+ROWS = RANDOM.normal(size=(90, 4))
+ANSWERS = RANDOM.integers(0, 12, 90)
 # a search begins where there are more rows than here, so that its settings change nothing
 WITHOUT_SEARCH = [name for name in OBJECTIVES if "retrieved" not in OBJECTIVES[name].candidates]
 
@@ -116,7 +117,8 @@ def labels_of(name, **options):
 )
 def test_each_setting_of_an_objective_changes_the_model_or_is_refused(name, model_of, defaults):
     objective = OBJECTIVES[name]
-    usual, without_effect = model_of(name), []
+    usual = model_of(name)
+    without_effect = []
     for field in dataclasses.fields(objective.Settings):
         default = getattr(objective, defaults).get(field.name, field.default)
         value = other_value(field, default)
@@ -167,7 +169,8 @@ OTHERWISE = {
 NOT_REACHED_BY_MARGIN = {"candidate_fraction", "min_coefficient"}
 # Without a warm-up more rows are near the best than may become candidates.
 BESIDE = {"candidate_fraction": {"scored_fraction": 1.0, "warm_up": 0.0}}
-MANY_ROWS, MANY_ANSWERS = RANDOM.normal(size=(1000, 16)), np.arange(1000) % 400
+MANY_ROWS = RANDOM.normal(size=(1000, 16))
+MANY_ANSWERS = np.arange(1000) % 400
 
 
 @functools.cache

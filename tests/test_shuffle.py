@@ -42,7 +42,7 @@ def test_an_epoch_has_every_chunk_once_in_an_order_of_its_own(places):
     assert len({tuple(epoch) for epoch in [*epochs, in_order]}) == 4
 
 
-def test_another_seed_shuffles_otherwise_and_the_same_one_alike(places):
+def test_the_order_depends_on_the_seed(places):
     runs = []
     for seed in (1, 1, 2):
         places.clear()
@@ -62,9 +62,10 @@ def test_a_chunk_is_trained_with_the_same_random_numbers_wherever_it_comes(monke
     same(word_run("ns", epochs=2)[0], word_run("ns", epochs=2, shuffle=False)[0])
 
 
-def test_orders_of_two_epochs_are_asked_for_in_turn():
+def test_orders_of_two_epochs_may_be_requested_alternately():
     order_of = orders(50, 7)
-    first, second = order_of(0).copy(), order_of(1).copy()
+    first = order_of(0).copy()
+    second = order_of(1).copy()
     assert not np.array_equal(first, second)
     np.testing.assert_array_equal(order_of(0), first)
     np.testing.assert_array_equal(order_of(1), second)

@@ -142,7 +142,8 @@ def test_tokens_may_hold_spaces(tmp_path):
     "options", [{"block_size": 64, "window": 30}, {"negatives": 2000}, {"block_size": 0}]
 )
 def test_resolved_defaults_are_within_their_ranges(options):
-    config, counts = configure("ns", options), np.ones(100_000, dtype=np.int64)
+    config = configure("ns", options)
+    counts = np.ones(100_000, dtype=np.int64)
     sampler = config.new_sampler()
     sampler.prepare(counts)
     text = CountedText(len(counts), counts, config.settings.window + 1, sampler)
@@ -176,7 +177,8 @@ def test_a_setting_that_is_chosen_from_the_text_has_a_value(objective):
     ],
 )
 def test_a_block_draws_as_many_negatives_as_its_pairs_need(objective, draws):
-    config, counts = configure(objective, {}), np.ones(100_000, dtype=np.int64)
+    config = configure(objective, {})
+    counts = np.ones(100_000, dtype=np.int64)
     sampler = config.new_sampler()
     sampler.prepare(counts)
     text = CountedText(len(counts), counts, config.settings.window + 1, sampler)
@@ -199,7 +201,8 @@ def test_a_repeated_word_does_not_grow_without_bound():
     assert np.linalg.norm(model.output_vectors, axis=1).max() < 10
 
 
-SMALL, LARGE = ("bounded-adagrad", 2.0, 16), ("sgd", 0.06, 16)
+SMALL = ("bounded-adagrad", 2.0, 16)
+LARGE = ("sgd", 0.06, 16)
 
 
 @pytest.mark.parametrize(
@@ -250,10 +253,10 @@ def test_the_optimizer_of_a_large_text_is_another_unless_one_is_given(
     ],
 )
 def test_a_rate_far_from_the_default_is_warned_of(options, quoted):
-    printed = io.StringIO()
+    log = io.StringIO()
     config = configure("ns", options)
-    warn_of_rate(config, Reporter(printed))
-    warnings = lines_with(printed.getvalue(), "warning: ", "far from")
+    warn_of_rate(config, Reporter(log))
+    warnings = lines_with(log.getvalue(), "warning: ", "far from")
     assert len(warnings) == bool(quoted)
     assert not quoted or lines_with(warnings, *quoted)
 

@@ -92,7 +92,7 @@ def test_text_without_pairs_is_a_mistake_reported_before_training(objective):
     ids=["sample", "time"],
 )
 @pytest.mark.parametrize("train", [fit, fit_collapsed])
-def test_a_run_that_trains_on_nothing_is_a_mistake(train, options, setting):
+def test_a_run_without_training_pairs_is_refused(train, options, setting):
     if train is fit_collapsed:
         options = options | {"warm_start": "none"}
     objective = "ns" if train is fit else "softmax"
@@ -167,7 +167,7 @@ def test_an_optimizer_for_full_gradients_is_refused(two_topics, optimizer, optio
 
 
 @pytest.mark.parametrize("optimizer", ["adagrad", "mixture"])
-def test_an_implicit_step_is_at_one_rate_for_each_row(optimizer):
+def test_implicit_refuses_optimizers_with_rates_for_each_coordinate(optimizer):
     with pytest.raises(SettingError) as caught:
         configure("implicit", {"optimizer": optimizer})
     assert (caught.value.setting, caught.value.value) == ("optimizer", optimizer)
@@ -237,11 +237,9 @@ def test_initial_biases_of_negative_sampling_are_where_its_expected_gradient_is_
     objective = kind(kind.Settings(negatives=n_negatives))
     p, noise = (np.random.default_rng(seed).dirichlet(np.ones(9)) for seed in (1, 2))
     batch = new_batch(1, 9, 0, np.float64)
-    batch.z[0], batch.label[0], batch.sample_count[0] = (
-        objective.initial_bias(p, noise),
-        p,
-        20 * noise,
-    )
+    batch.z[0] = objective.initial_bias(p, noise)
+    batch.label[0] = p
+    batch.sample_count[0] = 20 * noise
     constants = objective.constants(20, 9).astype(np.float64)
     coefficients_of(objective)(batch, np.zeros((1, 0)), constants, 1, 9, 0.0)
     np.testing.assert_allclose(batch.z[0], 0, atol=1e-6)
@@ -315,10 +313,8 @@ def test_spans_depend_on_the_length_of_the_text_and_the_share_alone():
 
 
 def test_the_words_of_the_spans_are_held_out_in_text_order():
-    tokens, remap = (
-        some_tokens(50 * PIECE - 300),
-        np.array([4, -1, 0, 1, 2, 3, -1, 5, 6], dtype=np.int32),
-    )
+    tokens = some_tokens(50 * PIECE - 300)
+    remap = np.array([4, -1, 0, 1, 2, 3, -1, 5, 6], dtype=np.int32)
     held_out = hold_out(tokens, remap, 0.4)
     words = []
     places = []
@@ -348,7 +344,8 @@ def test_the_words_of_the_spans_are_held_out_in_text_order():
 
 
 def test_a_span_holds_whole_sentences():
-    tokens, remap = some_tokens(500 * PIECE), np.arange(9, dtype=np.int32)
+    tokens = some_tokens(500 * PIECE)
+    remap = np.arange(9, dtype=np.int32)
     for start, stop in hold_out(tokens, remap, 0.1).bounds.tolist():
         assert tokens[start - 1] == tokens[stop] == -1
     without = np.where(tokens == -1, 0, tokens)  # one endless sentence
@@ -365,15 +362,16 @@ def test_words_that_are_held_out_are_not_trained_on(two_topics):
     """Each word of the spans and borders is left out of every epoch, and of the share done that the
     learning rate follows.
     """
-    fitted, whole = fit(two_topics, "ns", heldout=0.3, epochs=2), fit(two_topics, "ns", epochs=2)
-    part = 1 - fitted.outcome.tally.words / whole.outcome.tally.words
+    fitted = fit(two_topics, "ns", heldout=0.3, epochs=2)
+    complete = fit(two_topics, "ns", epochs=2)
+    part = 1 - fitted.outcome.tally.words / complete.outcome.tally.words
     assert 0.1 < part < 0.5
-    assert fitted.outcome.tally.pairs / whole.outcome.tally.pairs == pytest.approx(
+    assert fitted.outcome.tally.pairs / complete.outcome.tally.pairs == pytest.approx(
         1 - part, abs=0.01
     )
     assert fitted.outcome.epochs == pytest.approx(2)
     # the vocabulary is that of the whole text
-    assert fitted.model.counts.tolist() == whole.model.counts.tolist()
+    assert fitted.model.counts.tolist() == complete.model.counts.tolist()
     assert (
         fitted.outcome.tally.words
         == 2 * (fitted.model.counts - fitted.model.arrays["heldout_counts"]).sum()

@@ -65,7 +65,8 @@ def optimum(task, objective):
     """
     n = len(task.counts)
     x, y = np.nonzero(task.counts)
-    label, sample_count = np.eye(n)[y], np.ones((len(x), n))
+    label = np.eye(n)[y]
+    sample_count = np.ones((len(x), n))
     if form_of(objective) != SUMMED:
         sample_count -= label
     weight = task.counts[x, y]
@@ -194,13 +195,15 @@ def test_other_losses_have_another_optimum(name, rate, least):
 @LAWS
 @pytest.mark.slow
 def test_one_distribution_per_input_is_a_looser_bound_than_one_per_pair(name, law):
-    task, objective = toy(n_words=12, rank=3, n_tokens=6000), make(name)
+    task = toy(n_words=12, rank=3, n_tokens=6000)
+    objective = make(name)
     setup = trained(task, objective, rate=0.005, epochs=20, draws=12)
     z = task.inputs @ outputs_of(setup).T
     exact = objective.log_probability(z, np.zeros(12))
     unigram = task.mean(np.log(task.counts.sum(axis=0) / task.counts.sum()))
     assert task.mean(exact) > unigram + 0.1
-    shared, by_input = np.zeros_like(z), np.zeros_like(z)
+    shared = np.zeros_like(z)
+    by_input = np.zeros_like(z)
     for x, y in zip(*np.nonzero(task.counts), strict=True):
         best = objective.optimal_state(z[x : x + 1], np.eye(12)[y : y + 1])[0]
         for bound, (location, gamma) in ((shared, setup.tables.state[x]), (by_input, best)):
@@ -208,7 +211,8 @@ def test_one_distribution_per_input_is_a_looser_bound_than_one_per_pair(name, la
     seen = task.counts > 0
     assert (by_input[seen] <= exact[seen] + 1e-6).all()
     assert (shared[seen] <= by_input[seen] + 1e-6).all()
-    gap_of_shared, gap_of_own = task.mean(exact - shared), task.mean(exact - by_input)
+    gap_of_shared = task.mean(exact - shared)
+    gap_of_own = task.mean(exact - by_input)
     print(
         f"{name}: {gap_of_shared:.5f} nats per pair for one law per input, {gap_of_own:.5f} for one"
         " per pair"

@@ -77,15 +77,12 @@ def chunk(order, start, stop, rate):
 
 def dense_of(by_rows):
     """(rows, features + bias) of a strategy with sparse rows, and where it has numbers."""
-    feature, row = (
-        by_rows.slots.indices,
-        np.repeat(np.arange(by_rows.n_rows), np.diff(by_rows.slots.indptr)),
-    )
-    dense, mask = (
-        np.zeros((by_rows.n_rows, by_rows.dim), dtype=np.float32),
-        np.zeros((by_rows.n_rows, by_rows.dim), dtype=bool),
-    )
-    dense[row, feature], mask[row, feature] = by_rows.outputs.rows[0], True
+    feature = by_rows.slots.indices
+    row = np.repeat(np.arange(by_rows.n_rows), np.diff(by_rows.slots.indptr))
+    dense = np.zeros((by_rows.n_rows, by_rows.dim), dtype=np.float32)
+    mask = np.zeros((by_rows.n_rows, by_rows.dim), dtype=bool)
+    dense[row, feature] = by_rows.outputs.rows[0]
+    mask[row, feature] = True
     return dense, mask
 
 
@@ -224,10 +221,8 @@ def trained(data, name, **options):
 @pytest.mark.parametrize("name", ["ns", "hs", "ar", "ove", "implicit", "sampled-softmax"])
 def test_a_model_with_sparse_rows_generalises_and_can_be_saved(name, tmp_path):
     data = topics(n=900, n_labels=30)
-    model, test = (
-        trained(data.rows(np.arange(700)), name, epochs=20, weight_threshold=0.0),
-        data.rows(np.arange(700, 900)),
-    )
+    model = trained(data.rows(np.arange(700)), name, epochs=20, weight_threshold=0.0)
+    test = data.rows(np.arange(700, 900))
     metrics = model.evaluate(test, threads=1)
     assert metrics["p@1"] > 0.5
     scores = model.scores(test.features)
@@ -308,10 +303,10 @@ def test_sparse_rows_resume_from_a_snapshot(stop_after):
             return trained.classifier.arrays, trained.outcome
 
         stop_after(None)
-        whole, _ = run()
+        uninterrupted, _ = run()
         stop_after(2)
         snapshot = run()[1].state.snapshot()
         stop_after(None)
-        rest = run(snapshot)[0]
-        for array in whole:
-            np.testing.assert_array_equal(rest[array], whole[array])
+        resumed = run(snapshot)[0]
+        for array in uninterrupted:
+            np.testing.assert_array_equal(resumed[array], uninterrupted[array])

@@ -112,7 +112,8 @@ def trained_tile(kernel, function, x, y, members, plan, row_weight):
 def test_a_tile_is_trained_as_by_loops_on_rows_that_are_masked_to_their_support(
     loss, optimizer, l2, lr, has_bias, first_state, is_weighted
 ):
-    rng, objective = np.random.default_rng(1), ova(loss)
+    rng = np.random.default_rng(1)
+    objective = ova(loss)
     x, y = labelled_rows(rng, 60, 25, 7, density=0.2, share=0.1)
     members = np.flatnonzero(rng.random(60) < 0.8)  # of a group
     plan = tile_plan(
@@ -154,7 +155,8 @@ def test_a_tile_is_trained_as_by_loops_on_rows_that_are_masked_to_their_support(
 @pytest.mark.parametrize("is_weighted", [False, True])
 @pytest.mark.parametrize(("c", "epochs"), [(1.0, 3), (0.2, 4), (5.0, 2), (1.0, 200)])
 def test_a_tile_is_trained_by_the_dual_as_by_loops_and_comes_to_the_optimum(c, epochs, is_weighted):
-    rng, objective = np.random.default_rng(2), ova()
+    rng = np.random.default_rng(2)
+    objective = ova()
     x, y = labelled_rows(rng, 50, 20, 6, density=0.3, share=0.15)
     plan = tile_plan(objective, update_rule("dcd"), epochs=epochs, c=np.float32(c))
     row_weight = some_weights(50) if is_weighted else np.ones(50)
@@ -172,7 +174,8 @@ def test_a_tile_is_trained_by_the_dual_as_by_loops_and_comes_to_the_optimum(c, e
     np.testing.assert_allclose(weights, expected, atol=2e-4)
     if epochs < 100:
         return
-    with_one, sign = np.column_stack([x, np.ones(50)]).astype(np.float64), np.where(y, 1.0, -1.0)
+    with_one = np.column_stack([x, np.ones(50)]).astype(np.float64)
+    sign = np.where(y, 1.0, -1.0)
     used = np.maximum(weight[:, None], y) * row_weight[:, None]
 
     def objective_and_slope(w):
@@ -182,7 +185,8 @@ def test_a_tile_is_trained_by_the_dual_as_by_loops_and_comes_to_the_optimum(c, e
             (w - 2 * c * (sign * short * used).T @ with_one) * support,
         )
 
-    least, w = np.inf, np.zeros_like(weights)
+    least = np.inf
+    w = np.zeros_like(weights)
     for _ in range(3000):  # of gradient descent, on a smooth and strongly convex function
         least, slope = objective_and_slope(w)
         w -= 0.004 * slope
@@ -199,7 +203,8 @@ def test_a_tile_is_trained_by_the_dual_as_by_loops_and_comes_to_the_optimum(c, e
     ],
 )
 def test_sparse_weights_rank_unseen_rows_as_dense_ones_do(weights, loss, bias):
-    data, test = topics(seed=0), topics(seed=0, n=900).rows(np.arange(600, 900))
+    data = topics(seed=0)
+    test = topics(seed=0, n=900).rows(np.arange(600, 900))
     p = {}
     for kind in ("dense", weights):
         sparse = trained(
@@ -216,7 +221,8 @@ def test_sparse_weights_rank_unseen_rows_as_dense_ones_do(weights, loss, bias):
 
 @pytest.mark.parametrize(("weights", "loss"), [("sparse", "squared-hinge"), ("tree", "logistic")])
 def test_sparse_weights_do_not_depend_on_the_scale_of_features(weights, loss):
-    data, tree_options = topics(), {"leaf_size": 8} if weights == "tree" else {}
+    data = topics()
+    tree_options = {"leaf_size": 8} if weights == "tree" else {}
     large = Labeled((data.features * np.float32(1024)).tocsr(), data.labels, data.n_labels)
     options = {
         "weights": weights,
@@ -225,10 +231,8 @@ def test_sparse_weights_do_not_depend_on_the_scale_of_features(weights, loss):
     }
     for penalty in ({}, {"l2": 1e-3}):
         scaled = {"l2": penalty["l2"] * 1024**2} if penalty else {}
-        model, same = (
-            trained(data, loss=loss, **options, **penalty),
-            trained(large, loss=loss, **options, **scaled),
-        )
+        model = trained(data, loss=loss, **options, **penalty)
+        same = trained(large, loss=loss, **options, **scaled)
         assert len(model.arrays["tree_weight"]) == len(same.arrays["tree_weight"]) > 0
         np.testing.assert_allclose(
             model.arrays["tree_weight"], 1024 * same.arrays["tree_weight"], rtol=1e-4
@@ -240,7 +244,8 @@ def test_scores_of_sparse_weights_are_those_of_their_rows_and_unseen_labels_are_
     data = topics()
     data = Labeled(data.features, data.labels, data.n_labels + 2)  # two labels that no row has
     model = trained(data, weights="sparse", weight_threshold=0.02)
-    level, labels = model.trees[0].levels[0], model.trees[0].labels
+    level = model.trees[0].levels[0]
+    labels = model.trees[0].labels
     assert len(labels) == data.n_labels - 2
     z = data.features @ dense_of(level, data.n_features).T + level.bias
     np.testing.assert_allclose(model.scores(data.features)[:, labels], z, atol=1e-5)
@@ -432,14 +437,14 @@ def test_a_command_without_an_objective_names_the_one_that_it_takes(tmp_path):
         "leaf-size=8",
         "--json",
     ]
-    done = subprocess.run(
+    completed = subprocess.run(
         [*command, "--test", "train.txt"], cwd=tmp_path, capture_output=True, text=True
     )
-    assert done.returncode == 0, done.stderr
-    printed = json.loads(done.stdout)
-    assert printed["objective"] == "ova"
-    assert printed["settings"]["loss"] == "squared-hinge"
-    assert printed["test"]["p@1"] > 0.7
+    assert completed.returncode == 0, completed.stderr
+    result = json.loads(completed.stdout)
+    assert result["objective"] == "ova"
+    assert result["settings"]["loss"] == "squared-hinge"
+    assert result["test"]["p@1"] > 0.7
     assert (tmp_path / "train.ova.embedx").is_dir()
 
 
@@ -457,7 +462,8 @@ def test_a_support_that_is_too_narrow_for_signed_features_is_warned_of(weights):
 
 
 def test_sparse_weights_need_a_loss_that_is_a_sum_over_labels_and_sparse_features():
-    softmax, data = objectives.find("softmax"), topics()
+    softmax = objectives.find("softmax")
+    data = topics()
     dense = Labeled(data.features.toarray(), data.labels, data.n_labels)
     for objective, rows, quoted in (
         (softmax(softmax.Settings()), data, "softmax"),

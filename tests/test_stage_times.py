@@ -74,11 +74,11 @@ def test_a_run_reports_the_time_of_its_stages(command, tmp_path):
     else:
         corpus.write_text("__label__a one two\n__label__b three four\n" * 100)
     words = [command, corpus.name, "--json", "--verbose", "--log-json", "log"]
-    done = embedx_run(tmp_path, *words)
-    result = json.loads(done.stdout)
+    completed = embedx_run(tmp_path, *words)
+    result = json.loads(completed.stdout)
     logged = json.loads((tmp_path / "log").read_text().splitlines()[-1])
     assert result["stages"] == logged["stages"]
     names = [stage["stage"] for stage in result["stages"]]
     assert names[:2] == ["import", "read"]
     assert {"resolve", "allocate", "train", "held out", "save"} <= set(names)
-    assert all(f"{name}: " in done.stderr for name in names)
+    assert all(f"{name}: " in completed.stderr for name in names)

@@ -29,10 +29,8 @@ from tests.support.contract_classes import REPRESENTATIVES
 from tests.support.notes import Notes, lines_with
 from tests.support.refusals import refused, refused_data
 
-CATS, CARS = (
-    ["cat", "dog", "purr", "fur", "paw", "tail"],
-    ["car", "truck", "engine", "wheel", "road", "fuel"],
-)
+CATS = ["cat", "dog", "purr", "fur", "paw", "tail"]
+CARS = ["car", "truck", "engine", "wheel", "road", "fuel"]
 COMMON = ["the", "a", "and", "is"]
 FEW = {"dim": 8, "epochs": 5, "threads": 1, "min_count": 1, "sample": 0, "window": 3}
 
@@ -49,7 +47,8 @@ def a_text(n=1000, seed=0, called=None):
     return sentences
 
 
-TEXT, MORE = a_text(), a_text(seed=1, called={"cat": "kitty", "truck": "lorry"})
+TEXT = a_text()
+MORE = a_text(seed=1, called={"cat": "kitty", "truck": "lorry"})
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +76,8 @@ def rows(model, words, name):
 
 
 def test_counts_are_added_up_and_new_words_join(folder):
-    old, new = embedx.load(folder()), going_on(folder()).model
+    old = embedx.load(folder())
+    new = going_on(folder()).model
     counts = [dict(zip(model.words, model.counts.tolist(), strict=True)) for model in (old, new)]
     more = [word for sentence in MORE for word in sentence]
     assert counts[1] == {
@@ -92,8 +92,8 @@ def test_counts_are_added_up_and_new_words_join(folder):
 def test_only_frequent_words_are_added_and_words_of_a_list(folder, write):
     often = going_on(folder(), [*MORE, ["once", "the"]], min_count=2).model
     assert set(often.words) == {*CATS, *CARS, *COMMON, "kitty", "lorry"}
-    most = going_on(folder(), [*MORE, ["kitty"] * 300], max_vocab=17).model
-    assert set(most.words) == {*CATS, *CARS, *COMMON, "kitty"}
+    largest = going_on(folder(), [*MORE, ["kitty"] * 300], max_vocab=17).model
+    assert set(largest.words) == {*CATS, *CARS, *COMMON, "kitty"}
     listed = {**FEW, "start": str(folder()), "vocab": write("lorry 7\nnowhere\n")}
     del listed["min_count"]
     assert set(embedx.SkipGram(**listed).fit(MORE).model.words) == {*CATS, *CARS, *COMMON, "lorry"}
@@ -136,8 +136,8 @@ def test_kept_rows_are_means_weighted_by_their_counts_in_both_texts(folder, obje
     free = going_on(folder(objective), objective=objective, anchored=False).model
     former = old.counts[:, None]
     counts = new.counts[[new.index(word) for word in old.words]][:, None]
-    kept = ["input"] if objective == "hs" else ["input", "output"]
-    for name in kept:
+    array_names = ["input"] if objective == "hs" else ["input", "output"]
+    for name in array_names:
         trained = rows(free, old.words, name)
         mean = (former * old.arrays[name] + (counts - former) * trained) / counts
         np.testing.assert_allclose(rows(new, old.words, name), mean, atol=1e-6)
@@ -156,7 +156,8 @@ def test_ngrams_that_are_in_old_words_alone_stay_where_they_were(tmp_path):
     options = {**FEW, "subwords": "3-3", "buckets": 1000}
     old = embedx.SkipGram(**options).fit(TEXT).model
     new = embedx.SkipGram(**options, start=str(old.save(tmp_path / "old"))).fit([["the", "a"]] * 50)
-    same, moved = ({"cat", "purr"}, {"the"})
+    same = {"cat", "purr"}
+    moved = {"the"}
     for word in same:
         np.testing.assert_array_equal(new.model[word], old[word])
     for word in moved:
@@ -176,7 +177,7 @@ def test_without_a_model_there_is_nothing_to_keep_near():
         embedx.SkipGram(**FEW, anchored=False)
 
 
-def test_text_in_another_case_or_split_otherwise_is_warned_of(folder):
+def test_text_in_another_case_or_with_another_tokenizer_gets_a_warning(folder):
     def warnings(text):
         progress = Notes()
         config = configure("ns", FEW | {"start": str(folder()), "epochs": 1})
@@ -267,7 +268,7 @@ def test_new_words_come_to_lie_near_their_synonyms(folder, freeze):
 
 
 @pytest.mark.parametrize("freeze", [False, True])
-def test_a_run_that_goes_on_is_resumed_to_the_same_bytes(folder, freeze, stop_after):
+def test_a_run_that_continues_a_model_resumes_to_the_same_bytes(folder, freeze, stop_after):
     def run(snapshot=None, **options):
         return word_training.train(
             MORE,
@@ -275,14 +276,14 @@ def test_a_run_that_goes_on_is_resumed_to_the_same_bytes(folder, freeze, stop_af
             snapshot=snapshot,
         )
 
-    whole = run().vectors.arrays
+    uninterrupted = run().vectors.arrays
     stop_after(2)
     snapshot = run().outcome.state.snapshot()
     stop_after(None)
-    rest = run(snapshot).vectors.arrays
+    resumed = run(snapshot).vectors.arrays
     one, two = (run(deterministic=True, threads=n).vectors.arrays for n in (1, 2))
-    for name in whole:
-        np.testing.assert_array_equal(rest[name], whole[name])
+    for name in uninterrupted:
+        np.testing.assert_array_equal(resumed[name], uninterrupted[name])
         np.testing.assert_array_equal(one[name], two[name])
     this, other = (
         Start(StartSettings(start=str(folder(name)))).identity() for name in ("ns", "ar")
@@ -322,7 +323,7 @@ def test_frozen_vectors_of_a_file_do_not_move_while_outputs_are_trained(
     assert new.facts["objective"] == objective
 
 
-def test_the_line_about_the_vectors_of_a_file_says_what_begins_anew(folder, tmp_path):
+def test_a_note_counts_the_words_of_start_vectors_and_says_that_outputs_are_zero(folder, tmp_path):
     embedx.load(folder()).export(tmp_path / "vectors.txt")
     notes = Notes()
     config = configure(None, {**FEW, "start": str(tmp_path / "vectors.txt"), "phrases": 1})
@@ -344,9 +345,9 @@ def test_held_out_counts_of_both_texts_are_left_out_of_frequencies(folder, tmp_p
     np.testing.assert_array_equal(
         rows(elsewhere, absent, "heldout_counts"), rows(before, absent, "heldout_counts")
     )
-    kept = going_on(old, TEXT).model
+    continued = going_on(old, TEXT).model
     np.testing.assert_array_equal(
-        rows(kept, before.words, "heldout_counts"), before.arrays["heldout_counts"]
+        rows(continued, before.words, "heldout_counts"), before.arrays["heldout_counts"]
     )
 
 
@@ -402,7 +403,8 @@ def test_a_start_model_that_does_not_exist_is_refused(folder):
 
 def test_a_vocabulary_of_a_list(write):
     class Corpus:
-        words, counts = WordList.of(["rare", "b", "a", "often"]), np.array([1, 5, 5, 40])
+        words = WordList.of(["rare", "b", "a", "often"])
+        counts = np.array([1, 5, 5, 40])
 
     vocabulary, remap = select(Corpus, VocabularySettings(vocab=write("rare\t3\n\na 5 x\nnone\n")))
     assert vocabulary.words == ["a", "rare"]
@@ -434,9 +436,9 @@ def test_the_command_keeps_the_models_settings_and_the_model(
     invoke(*typed, "out", "--json")
     new = embedx.load("out")
     assert (new.facts["objective"], new.vectors.shape) == ("ar", (18, 8))
-    printed = capsys.readouterr().err
-    assert lines_with(printed, "continuing from")
-    (inherited,) = lines_with(printed, "--start: --objective ar", "--dim 8")
+    log = capsys.readouterr().err
+    assert lines_with(log, "continuing from")
+    (inherited,) = lines_with(log, "--start: --objective ar", "--dim 8")
     assert "--epochs" not in inherited
     kept = folder("ar")
     with refused(None, "start", "output", kind=DataError, file=kept):

@@ -28,11 +28,11 @@ def embedx_run(shell, *arguments, **variables):
     "options", [["nn", "{0}", "b", "--json"], ["export", "{0}", "{1}"], ["--help"]]
 )
 def test_results_that_cannot_be_written_are_an_error_of_one_line(vectors, tmp_path, options):
-    done = embedx_run(
+    completed = embedx_run(
         '"$@" >/dev/full', *(option.format(vectors, tmp_path / "out.vec") for option in options)
     )
-    assert done.returncode == 2
-    (line,) = done.stderr.splitlines()
+    assert completed.returncode == 2
+    (line,) = completed.stderr.splitlines()
     assert line.startswith(b"embedx: standard output: No space left on device, ")
     assert (tmp_path / "out.vec").exists() == (options[0] == "export")
 
@@ -40,8 +40,8 @@ def test_results_that_cannot_be_written_are_an_error_of_one_line(vectors, tmp_pa
 def test_a_closed_output_pipe_ends_the_command_quietly(vectors):
     """The results of 8,000 words are more than a pipe holds."""
     line = 'yes b | head -n 8000 | ("$@"; echo "code $?" >&2) | true'
-    done = embedx_run(line, "nn", vectors, "-")
-    assert done.stderr == b"code 141\n"
+    completed = embedx_run(line, "nn", vectors, "-")
+    assert completed.stderr == b"code 141\n"
 
 
 @FULL
@@ -56,44 +56,44 @@ def test_a_closed_output_pipe_ends_the_command_quietly(vectors):
 def test_without_standard_error_results_and_codes_are_the_same(
     vectors, stderr, words, code, results
 ):
-    done = embedx_run(f'"$@" {stderr}', "nn", vectors, *words)
-    assert (done.returncode, done.stdout, done.stderr) == (code, results, b"")
+    completed = embedx_run(f'"$@" {stderr}', "nn", vectors, *words)
+    assert (completed.returncode, completed.stdout, completed.stderr) == (code, results, b"")
 
 
 def test_no_file_takes_the_place_of_a_stream_that_is_closed(vectors, tmp_path):
     out = tmp_path / "out.vec"
     for streams, n_lines in (">&-", 1), ("<&- >&- 2>&-", 0):
-        done = embedx_run(f'"$@" {streams}', "export", vectors, out, "--overwrite")
-        assert (done.returncode, done.stdout) == (2, b"")
-        lines = done.stderr.splitlines()
+        completed = embedx_run(f'"$@" {streams}', "export", vectors, out, "--overwrite")
+        assert (completed.returncode, completed.stdout) == (2, b"")
+        lines = completed.stderr.splitlines()
         assert len(lines) == n_lines
         assert all(line.startswith(b"embedx: standard output: ") for line in lines)
         assert out.read_text("utf-8") == "3 2\nnaïve 1.0 2.0\nb 2.0 1.0\nc 1.0 1.0\n"
 
 
 def test_letters_that_standard_error_does_not_know_are_written_as_numbers(vectors):
-    done = embedx_run(
+    completed = embedx_run(
         '"$@"', "nn", vectors, "na\u00efv", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0", LC_ALL="C"
     )
-    assert done.returncode == 2
-    assert done.stderr.startswith(b"embedx: na\\")
-    assert b"v: " in done.stderr
-    assert b" 3 words" in done.stderr
-    assert done.stderr.isascii()
+    assert completed.returncode == 2
+    assert completed.stderr.startswith(b"embedx: na\\")
+    assert b"v: " in completed.stderr
+    assert b" 3 words" in completed.stderr
+    assert completed.stderr.isascii()
 
 
 EASTERN = ("\u6771", "na\u00efve")
 
 
 @pytest.mark.parametrize("encoding", ["cp1252", "ascii", "utf-16"])
-def test_results_and_input_are_utf_8_whatever_the_locale(tmp_path, encoding):
+def test_input_and_output_are_utf_8_in_every_locale(tmp_path, encoding):
     file = tmp_path / "v.vec"
     file.write_text("2 2\n" + "".join(f"{word} 1 {k}\n" for k, word in enumerate(EASTERN)), "utf-8")
     list_file = tmp_path / "words.txt"
     list_file.write_text("\n".join(EASTERN) + "\n", "utf-8")
     variables = {"PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"}
-    done = embedx_run(f'"$@" <{list_file}', "vectors", file, **variables)
-    assert done.stdout.decode().split("\n")[:2] == [f"{EASTERN[0]} 1 0", f"{EASTERN[1]} 1 1"]
-    done = embedx_run(f'"$@" <{list_file}', "nn", file, "-", **variables)
-    assert done.stdout.decode().split()[:2] == [*EASTERN]
-    assert done.returncode == 0
+    completed = embedx_run(f'"$@" <{list_file}', "vectors", file, **variables)
+    assert completed.stdout.decode().split("\n")[:2] == [f"{EASTERN[0]} 1 0", f"{EASTERN[1]} 1 1"]
+    completed = embedx_run(f'"$@" <{list_file}', "nn", file, "-", **variables)
+    assert completed.stdout.decode().split()[:2] == [*EASTERN]
+    assert completed.returncode == 0

@@ -155,7 +155,8 @@ def test_each_part_moves_by_the_whole_gradient_of_the_mean(name, sampler):
     own derivative.
     """
     setup = Setup(make(name), n_ngrams=9, block_size=64, sampler=sampler, dim=5)
-    n_words, n_parts = len(setup.tables.state), 4
+    n_words = len(setup.tables.state)
+    n_parts = 4
     rng = np.random.default_rng(2)
     parts_of_word = [
         [word, *(n_words + rng.integers(0, 9, n_parts - 1))] for word in range(n_words)
@@ -255,7 +256,8 @@ def test_ngrams_that_memory_has_no_room_for_are_refused(two_topics, monkeypatch)
     monkeypatch.setattr(skipgram, "available_memory", lambda: 1000)
     with refused(None, "max_vocab", "buckets", kind=NoMemoryError, quoting=("16 words", "1.0 kB")):
         fit(two_topics, "ns", subwords="3-6")
-    spec, words = NGrams(1, 9, 100), [encoded(word) for word in WORDS]
+    spec = NGrams(1, 9, 100)
+    words = [encoded(word) for word in WORDS]
     parts, _ = subwords.listed(words, spec)
     assert subwords.listing_bytes(words, spec) >= 5 * 100 + 8 * len(parts.rows)
 
@@ -302,13 +304,15 @@ def trained(two_topics, tmp_path_factory):
 
 def test_a_words_vector_is_the_mean_of_its_own_and_its_ngrams(trained):
     model = embedx.load(trained[1])
-    of = dict(zip(model.arrays["ngram_bucket"].tolist(), model.arrays["ngram"], strict=True))
+    vector_of = dict(zip(model.arrays["ngram_bucket"].tolist(), model.arrays["ngram"], strict=True))
     for k, word in enumerate(model.words):
         buckets = [
             reference.fasttext_bucket(ngram, 5000)
             for ngram in reference.character_ngrams(word, 3, 5)
         ]
-        mean = np.mean([model.arrays["word_part"][k], *(of[bucket] for bucket in buckets)], axis=0)
+        mean = np.mean(
+            [model.arrays["word_part"][k], *(vector_of[bucket] for bucket in buckets)], axis=0
+        )
         np.testing.assert_allclose(model[word], mean, rtol=1e-4, atol=1e-6)
     np.testing.assert_array_equal(model.vectors, trained[0].vectors)
 
@@ -323,15 +327,17 @@ def test_a_folder_of_the_vectors_alone_has_no_ngrams(trained, tmp_path):
 @pytest.mark.parametrize("word", ["trucks", "engines", "cattail"])
 def test_a_word_never_seen_has_the_mean_of_its_ngrams(trained, word):
     for model in (trained[0], embedx.load(trained[1])):
-        of = dict(zip(model.arrays["ngram_bucket"].tolist(), model.arrays["ngram"], strict=True))
+        vector_of = dict(
+            zip(model.arrays["ngram_bucket"].tolist(), model.arrays["ngram"], strict=True)
+        )
         buckets = [
             reference.fasttext_bucket(ngram, 5000)
             for ngram in reference.character_ngrams(word, 3, 5)
         ]
-        known = [of[bucket] for bucket in buckets if bucket in of]
-        assert 0 < len(known) < len(buckets)
+        known_vectors = [vector_of[bucket] for bucket in buckets if bucket in vector_of]
+        assert 0 < len(known_vectors) < len(buckets)
         np.testing.assert_allclose(
-            model[word], np.sum(known, axis=0) / len(buckets), rtol=1e-4, atol=1e-6
+            model[word], np.sum(known_vectors, axis=0) / len(buckets), rtol=1e-4, atol=1e-6
         )
         np.testing.assert_array_equal(model[["the", word]], [model["the"], model[word]])
         assert word not in model
@@ -355,7 +361,8 @@ def test_a_word_without_any_ngram_is_unknown(trained):
 
 
 def test_the_likelihood_of_held_out_text_is_that_of_the_means(trained):
-    likelihoods, model = trained[0].facts["heldout"], embedx.load(trained[1])
+    likelihoods = trained[0].facts["heldout"]
+    model = embedx.load(trained[1])
     assert likelihoods["log_likelihood"] > likelihoods["unigram"]
     pairs, calibration = heldout.pairs_of([["cat", "dog", "truck", "road"] * 30], model)
     by_means = heldout.evaluate(model, pairs, calibration).log_likelihood
@@ -404,10 +411,10 @@ def test_going_on_keeps_words_and_ngrams(trained):
     still = embedx.SkipGram("ns", epochs=1, learning_rate=1e-30, **few).fit(more).model
     assert (still.settings["subwords"], still.settings["buckets"]) == ("3-5", 5000)
     np.testing.assert_allclose(still[old.words], old.vectors, atol=1e-6)
-    of = dict(zip(still.arrays["ngram_bucket"].tolist(), still.arrays["ngram"], strict=True))
+    vector_of = dict(zip(still.arrays["ngram_bucket"].tolist(), still.arrays["ngram"], strict=True))
     for bucket, row in zip(old.arrays["ngram_bucket"].tolist(), old.arrays["ngram"], strict=True):
-        np.testing.assert_allclose(of.pop(bucket), row, atol=1e-6)
-    assert of  # those of new words
+        np.testing.assert_allclose(vector_of.pop(bucket), row, atol=1e-6)
+    assert vector_of  # those of new words
     frozen = embedx.SkipGram("ns", epochs=2, freeze=True, **few).fit(more).model
     assert frozen[old.words].tobytes() == old.vectors.tobytes()
     assert np.abs(frozen["wheels"] - still["wheels"]).max() > 1e-3

@@ -70,7 +70,7 @@ def test_predictions_of_the_model_itself_score_as_it_does(folder, scored, capsys
         "prediction\nlogin\nlogin\nbilling\nother\n",
     ],
 )
-def test_suggestions_are_read_as_programs_write_them(scored, text):
+def test_suggestions_are_read_in_formats_of_other_programs(scored, text):
     _, theirs = scored(text)["metrics"]
     assert theirs["n"] == 4
     # A label that the model does not know is right where the test row has it.
@@ -158,7 +158,7 @@ def test_two_classifiers_are_scored_on_the_same_rows(folder):
     assert report.differences["p@1"].value == 0
 
 
-def test_models_and_tests_of_words_do_not_go_with_a_classifier(folder):
+def test_word_models_and_word_test_sets_are_refused_for_a_classifier(folder):
     words = embedx.WordVectors(["a", "b"], {"input": np.ones((2, 2), np.float32)})
     test = folder / "test.csv"
     with refused("pairs", kind=InapplicableError):

@@ -19,15 +19,15 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="no folder in use can
 def test_a_deleted_working_folder(tmp_path):
     code = "import os, embedx.cli.app as app; os.rmdir(os.getcwd()); app.main()"
     (tmp_path / "gone").mkdir()
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", code, "train", "text.txt"],
         cwd=tmp_path / "gone",
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.returncode == 2
-    (line,) = done.stderr.splitlines()
+    assert completed.returncode == 2
+    (line,) = completed.stderr.splitlines()
     assert line.startswith("embedx: the working folder: ")
 
 
@@ -87,7 +87,7 @@ def test_from_a_zip_the_package_says_that_it_needs_its_files(tmp_path):
     archive = tmp_path / "embedx.zip"
     with zipfile.ZipFile(archive, "w") as packed:
         packed.write(embedx.__file__, "embedx/__init__.py")
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", "import embedx"],
         env=os.environ | {"PYTHONPATH": str(archive)},
         cwd=tmp_path,
@@ -95,15 +95,15 @@ def test_from_a_zip_the_package_says_that_it_needs_its_files(tmp_path):
         text=True,
         check=False,
     )
-    assert done.returncode == 1
-    assert "embedx needs its source files" in done.stderr.splitlines()[-1]
+    assert completed.returncode == 1
+    assert "embedx needs its source files" in completed.stderr.splitlines()[-1]
 
 
 @pytest.mark.parametrize(
     ("command", "code"),
     [("train", 2), ("corpus check", 0), ("compare --objectives ns,hs --heldout 10%", 2)],
 )
-def test_a_corpus_whose_name_is_too_long_for_what_becomes_of_it(command, code, tmp_path):
+def test_long_corpus_names_are_refused_only_if_the_output_name_is_too_long(command, code, tmp_path):
     corpus = f"{'y' * 248}.txt"
     (tmp_path / corpus).write_text("a b c d e f g\n" * 300)
     ended = run_command(tmp_path, *command.split(), corpus, check=False)
@@ -120,9 +120,9 @@ def test_a_command_that_is_shown_can_be_pasted(name, tmp_path):
     assert line.isascii() or "naïve" in line
     assert "\n" not in line
     assert not any("\udc80" <= character <= "\udcff" for character in line)
-    printed = subprocess.run(["bash", "-c", line], capture_output=True, check=True).stdout
-    assert printed == name
+    output = subprocess.run(["bash", "-c", line], capture_output=True, check=True).stdout
+    assert output == name
 
 
-def test_the_command_that_resumes_a_run_names_its_folder_whatever_it_is_called():
+def test_the_suggested_resume_command_quotes_any_folder_name():
     assert command_line(["embedx", "resume", "na\udce9"]) == "embedx resume $'na\\351'"

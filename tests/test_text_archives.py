@@ -26,11 +26,11 @@ SHARDS = {
 }
 
 
-pytestmark = pytest.mark.usefixtures("here")
+pytestmark = pytest.mark.usefixtures("workdir")
 
 
 @pytest.fixture
-def benchmark(here):
+def benchmark(workdir):
     """The data folder, with the archive of One Billion Word."""
     data_folder().mkdir(parents=True)
     (data_folder() / f"{OBW}.tar.gz").write_bytes(tar_of(SHARDS))
@@ -77,22 +77,24 @@ def test_unpacked_shards_have_priority_over_the_archive(benchmark):
     assert text_of("one-billion-word") == b"unpacked"
 
 
-def test_text8_and_enwik9_are_read_from_their_zips(here):
-    (here / "text8.zip").write_bytes(zip_of({"text8": b" anarchism originated"}))
+def test_text8_and_enwik9_are_read_from_their_zips(workdir):
+    (workdir / "text8.zip").write_bytes(zip_of({"text8": b" anarchism originated"}))
     assert text_of("text8") == b" anarchism originated\n"
     page = (
         b"<mediawiki><page><title>A</title><ns>0</ns><revision><text>An article of some"
         b" words.</text></revision></page>"
     )
-    (here / "enwik9.zip").write_bytes(zip_of({"enwik9": page + b"<page><tit"}))
+    (workdir / "enwik9.zip").write_bytes(zip_of({"enwik9": page + b"<page><tit"}))
     assert b"An article of some words." in text_of("enwik9")
 
 
 @pytest.mark.parametrize("cut", [100, 512, 1536, 2048, -1])
 @pytest.mark.parametrize("mode", ["w", "w:gz"])
-def test_a_cut_tar_is_an_error(here, cut, mode):
-    whole = tar_of({"a": b"a" * 700, "b": b"b" * 512}, mode)
-    (here / "mine.tar").write_bytes(whole[: cut if mode == "w" else min(cut, len(whole) - 1)])
+def test_a_cut_tar_is_an_error(workdir, cut, mode):
+    archive = tar_of({"a": b"a" * 700, "b": b"b" * 512}, mode)
+    (workdir / "mine.tar").write_bytes(
+        archive[: cut if mode == "w" else min(cut, len(archive) - 1)]
+    )
     if (mode, cut) == ("w", -1):
         # a byte of the filling
         assert text_of("mine.tar") == b"a" * 700 + b"\n" + b"b" * 512 + b"\n"
@@ -102,34 +104,34 @@ def test_a_cut_tar_is_an_error(here, cut, mode):
         assert raised.value.file.partition(": ")[0] == "mine.tar"
 
 
-def test_damage_that_only_the_checksum_of_a_tar_shows_is_an_error(here):
-    whole = tar_of({"a": b"some words"})
-    (here / "mine.tar.gz").write_bytes(whole[:-8] + bytes(4) + whole[-4:])
+def test_damage_that_only_the_checksum_of_a_tar_shows_is_an_error(workdir):
+    archive = tar_of({"a": b"some words"})
+    (workdir / "mine.tar.gz").write_bytes(archive[:-8] + bytes(4) + archive[-4:])
     with refused_data("mine.tar.gz", quoting="CRC check failed"):
         text_of("mine.tar.gz")
 
 
-def test_a_damaged_zip_is_an_error(here):
-    whole = zip_of({"a.txt": b"some words " * 100})
-    for damaged, place in (
-        (whole[:-30], "mine.zip"),
-        (whole.replace(whole[40:44], b"\0\0\0\0", 1), "mine.zip: a.txt"),
+def test_a_damaged_zip_is_an_error(workdir):
+    archive = zip_of({"a.txt": b"some words " * 100})
+    for damaged, quoted in (
+        (archive[:-30], "mine.zip"),
+        (archive.replace(archive[40:44], b"\0\0\0\0", 1), "mine.zip: a.txt"),
     ):
-        (here / "mine.zip").write_bytes(damaged)
-        with refused_data(place):
+        (workdir / "mine.zip").write_bytes(damaged)
+        with refused_data(quoted):
             text_of("mine.zip")
 
 
-def test_an_archive_without_the_member_is_an_error(here):
-    (here / "text8.zip").write_bytes(zip_of({"text9": b"x"}))
+def test_an_archive_without_the_member_is_an_error(workdir):
+    (workdir / "text8.zip").write_bytes(zip_of({"text9": b"x"}))
     with refused(kind=DataError, file="text8", line=None):
         text_of("text8")
 
 
-def test_bad_utf8_in_a_member_and_members_without_a_line_end(here):
-    (here / "mine.zip").write_bytes(zip_of({"a": b"one two", "dir/b": b"three"}))
+def test_bad_utf8_in_a_member_and_members_without_a_line_end(workdir):
+    (workdir / "mine.zip").write_bytes(zip_of({"a": b"one two", "dir/b": b"three"}))
     with encode_sources(
-        find_sources(["mine.zip"]), TextSettings(), cache_dir=here / "cache"
+        find_sources(["mine.zip"]), TextSettings(), cache_dir=workdir / "cache"
     ) as corpus:
         assert corpus.tokens.tolist() == [0, 1, -1, 2]
 
@@ -137,7 +139,7 @@ def test_bad_utf8_in_a_member_and_members_without_a_line_end(here):
 @pytest.mark.parametrize(
     "name", ["mine.tar", "mine.tgz", "mine.tar.bz2", "mine.tar.xz", "mine.zip"]
 )
-def test_an_archive_of_ones_own_is_read_without_a_recipe(here, name):
+def test_an_archive_is_read_without_a_recipe(workdir, name):
     files = {
         "en/a.txt": b"one two",
         "en/b.txt": b"three\n",
@@ -151,12 +153,12 @@ def test_an_archive_of_ones_own_is_read_without_a_recipe(here, name):
         "mine.tar.bz2": "w:bz2",
         "mine.tar.xz": "w:xz",
     }.get(name)
-    (here / name).write_bytes(tar_of(files, mode) if mode else zip_of(files))
+    (workdir / name).write_bytes(tar_of(files, mode) if mode else zip_of(files))
     assert text_of(name) == b"one two\nthree\n\nvier\n"
     assert text_of(f"{name}:de/*") == b"vier\n"
-    assert text_of(str(here / name) + ":en/*.txt") == b"one two\nthree\n\n"
-    (here / "sub").mkdir()
-    (here / name).rename(here / "sub" / name)
+    assert text_of(str(workdir / name) + ":en/*.txt") == b"one two\nthree\n\n"
+    (workdir / "sub").mkdir()
+    (workdir / name).rename(workdir / "sub" / name)
     assert text_of("sub") == b"one two\nthree\n\nvier\n"
     with refused_data(f"sub/{name}", quoting="fr/*"):
         text_of(f"sub/{name}:fr/*")
@@ -164,9 +166,9 @@ def test_an_archive_of_ones_own_is_read_without_a_recipe(here, name):
         text_of("none.zip:a")
 
 
-def test_members_are_of_the_format_that_their_names_tell(here):
+def test_the_format_of_a_member_follows_from_its_name(workdir):
     lines = b'{"text": "one two"}\n{"text": "three"}\n'
-    (here / "mine.zip").write_bytes(
+    (workdir / "mine.zip").write_bytes(
         zip_of({"a.jsonl": lines, "b.csv": b"text,id\nfour,1\n", "c.txt": b"five"})
     )
     assert text_of("mine.zip", json_field="text", column="text").split() == [
@@ -176,31 +178,31 @@ def test_members_are_of_the_format_that_their_names_tell(here):
         b"four",
         b"five",
     ]
-    (here / "ids.zip").write_bytes(
+    (workdir / "ids.zip").write_bytes(
         zip_of({"a": b'{"ids": ["new york", 3]}\n', "b": b'{"ids": ["rome"]}\n'})
     )
     settings = TextSettings(tokenizer="none", json_field="ids")
-    with encode_sources(find_sources(["ids.zip"]), settings, cache_dir=here / "cache") as corpus:
+    with encode_sources(find_sources(["ids.zip"]), settings, cache_dir=workdir / "cache") as corpus:
         assert [*corpus.words] == ["new york", "3", "rome"]
 
 
-def test_parts_of_ones_own_archive_are_kept_apart_in_the_token_cache(here):
-    (here / "mine.zip").write_bytes(zip_of({"a": b"one", "b": b"two"}))
+def test_members_of_an_archive_are_cached_separately(workdir):
+    (workdir / "mine.zip").write_bytes(zip_of({"a": b"one", "b": b"two"}))
     for members, words in ((":a", ["one"]), (":b", ["two"]), ("", ["one", "two"])):
         with encode_sources(
-            find_sources([f"mine.zip{members}"]), TextSettings(), cache_dir=here / "cache"
+            find_sources([f"mine.zip{members}"]), TextSettings(), cache_dir=workdir / "cache"
         ) as corpus:
             assert [*corpus.words] == words
 
 
-def test_an_archive_from_a_server(here, tmp_path):
-    (here / "mine.tar.gz").write_bytes(tar_of({"a.txt": b"one two"}))
-    assert text_of((here / "mine.tar.gz").as_uri()) == b"one two\n"
+def test_an_archive_from_a_server(workdir, tmp_path):
+    (workdir / "mine.tar.gz").write_bytes(tar_of({"a.txt": b"one two"}))
+    assert text_of((workdir / "mine.tar.gz").as_uri()) == b"one two\n"
 
 
-def test_a_byte_order_mark_belongs_to_no_word_of_a_member(here):
+def test_a_byte_order_mark_belongs_to_no_word_of_a_member(workdir):
     mark = b"\xef\xbb\xbf"
-    (here / "two.zip").write_bytes(zip_of({"a.txt": mark + b"a b", "b.txt": mark + b"b c"}))
+    (workdir / "two.zip").write_bytes(zip_of({"a.txt": mark + b"a b", "b.txt": mark + b"b c"}))
     assert text_of("two.zip").split() == [b"a", b"b", b"b", b"c"]
 
 
@@ -213,7 +215,7 @@ METHODS = {
 
 
 @pytest.mark.parametrize("method", METHODS.values(), ids=list(METHODS))
-def test_members_packed_by_any_method_are_read_in_pieces(here, method):
+def test_members_packed_by_any_method_are_read_in_pieces(workdir, method):
     lines = {"a.txt": b"one word\n" * 2_000_000, "b.txt": b"", "c.txt": bytes(range(32, 127))}
     with zipfile.ZipFile("corpus.zip", "w", method) as archive:
         for name, text in lines.items():
@@ -233,33 +235,34 @@ def test_members_packed_by_any_method_are_read_in_pieces(here, method):
 
 
 @pytest.mark.parametrize("method", METHODS.values(), ids=list(METHODS))
-def test_a_member_whose_content_is_not_what_its_entry_says_is_damaged(here, method):
+def test_a_member_that_contradicts_its_entry_is_damaged(workdir, method):
     with zipfile.ZipFile("corpus.zip", "w", method) as archive:
         archive.writestr("c.txt", b"some words\n" * 9)
-    whole = bytearray((here / "corpus.zip").read_bytes())
-    entry = whole.index(b"PK\1\2")
-    for place in (16, 24):  # its CRC-32 and its size
-        changed = whole.copy()
-        changed[entry + place] ^= 1
-        (here / "changed.zip").write_bytes(changed)
+    packed = bytearray((workdir / "corpus.zip").read_bytes())
+    entry = packed.index(b"PK\1\2")
+    for offset in (16, 24):  # its CRC-32 and its size
+        changed = packed.copy()
+        changed[entry + offset] ^= 1
+        (workdir / "changed.zip").write_bytes(changed)
         with refused_data("changed.zip: c.txt"):
             text_of("changed.zip")
 
 
-def test_a_tar_archive_whose_headers_are_huge_is_refused_before_they_are_read(here):
+def test_a_tar_archive_whose_headers_are_huge_is_refused_before_they_are_read(workdir):
     for kind in (tarfile.GNUTYPE_LONGNAME, tarfile.XHDTYPE, tarfile.XGLTYPE):
         entry = tarfile.TarInfo("long")
-        entry.type, entry.size = kind, 1 << 27
-        (here / "corpus.tar.gz").write_bytes(
+        entry.type = kind
+        entry.size = 1 << 27
+        (workdir / "corpus.tar.gz").write_bytes(
             gzip.compress(entry.tobuf(tarfile.GNU_FORMAT) + bytes(1 << 16))
         )
         with refused_data("corpus.tar.gz", quoting="16,777,216 bytes"):
             text_of("corpus.tar.gz")
 
 
-def test_a_sparse_member_is_refused(here):
+def test_a_sparse_member_is_refused(workdir):
     entry = tarfile.TarInfo("sparse.txt")
     entry.type = tarfile.GNUTYPE_SPARSE
-    (here / "corpus.tar").write_bytes(entry.tobuf(tarfile.GNU_FORMAT) + bytes(1024))
+    (workdir / "corpus.tar").write_bytes(entry.tobuf(tarfile.GNU_FORMAT) + bytes(1024))
     with refused_data("corpus.tar", quoting="sparse.txt"):
         text_of("corpus.tar")

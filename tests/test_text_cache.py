@@ -254,10 +254,8 @@ def flip(file):
     file.write_bytes(data)
 
 
-CHANGED, NOT_OURS = (
-    "about.json: the checksum of the other files differs",
-    "about.json: not what was written there",
-)
+CHANGED = "about.json: the checksum of the other files differs"
+NOT_OURS = "about.json: not what was written there"
 DAMAGE = [  # with whether `list_caches`, which reads about.json alone, sees it
     *((lambda f, name=name: flip(f / name), CHANGED, False) for name in encoded_corpus.DATA),
     (lambda f: (f / "tokens.bin").write_bytes(bytes(48)), CHANGED, False),
@@ -374,14 +372,14 @@ def test_other_files_in_the_cache_folder_are_not_touched(corpus, home):
     (home / ("a" * 24)).symlink_to(home / "website")
     before = files_below(home)
     encoded = read(corpus, home)
-    assert [kept["key"] for kept in list_caches(home)] == [encoded.key]
+    assert [cache["key"] for cache in list_caches(home)] == [encoded.key]
     assert clear_caches(home) > 0
     assert files_below(home) == before
     assert (home / "building-12345678").is_dir()
     assert (home / ("a" * 24)).is_symlink()
 
 
-def test_a_corpus_whose_place_is_taken_is_kept_for_the_run(corpus, home):
+def test_a_corpus_is_not_cached_over_a_folder_with_other_files(corpus, home):
     key = cache.cache_key(find_sources([str(corpus)]), TextSettings())
     (home / key).mkdir(parents=True)
     (home / key / "about.json").write_text("{}")
@@ -429,12 +427,12 @@ def test_caches_are_listed_and_cleared(corpus, home, is_damaged):
     home.mkdir()
     assert list_caches(home) == []
     encoded = read(corpus, home)
-    (kept,) = list_caches(home)
-    assert (kept["key"], kept["sources"], kept["tokens"]) == (encoded.key, [str(corpus)], 10)
+    (cache,) = list_caches(home)
+    assert (cache["key"], cache["sources"], cache["tokens"]) == (encoded.key, [str(corpus)], 10)
     if is_damaged:
         (encoded.folder / "about.json").write_text("[]")
-        (kept,) = list_caches(home)
-    assert clear_caches(home) == kept["bytes"] > 0
+        (cache,) = list_caches(home)
+    assert clear_caches(home) == cache["bytes"] > 0
     assert clear_caches(home) == 0
     assert leftovers(home) == []
     assert encoded.tokens[0] == 0  # what is mapped stays readable

@@ -41,7 +41,8 @@ def stream():
 
 def naive(stream, keys):
     """Pairs by (input, target), one after the other."""
-    held_out, n_tokens = np.repeat(stream.held_out, PIECE), len(stream.tokens)
+    held_out = np.repeat(stream.held_out, PIECE)
+    n_tokens = len(stream.tokens)
     kept = [
         reference.kept_words(stream.tokens, stream.word, stream.keep, WINDOW, key, held_out)
         for key in keys

@@ -94,14 +94,14 @@ def test_words_are_counted_by_row():
 @pytest.mark.parametrize("longest", [2, 3])
 def test_word_ngrams_are_those_of_fasttext(n_buckets, longest):
     options = {**AS_WORDS, "word_ngrams": longest, "buckets": n_buckets}
-    wanted = [naive_word_ngrams(tokens, longest, n_buckets) for tokens in TOKENS]
-    assert rows_of(*features_of(TEXTS, **options, min_ngram_count=1)) == wanted
-    in_rows = Counter(feature for row in wanted for feature in row)
-    kept = [
+    all_ngrams = [naive_word_ngrams(tokens, longest, n_buckets) for tokens in TOKENS]
+    assert rows_of(*features_of(TEXTS, **options, min_ngram_count=1)) == all_ngrams
+    in_rows = Counter(feature for row in all_ngrams for feature in row)
+    frequent = [
         Counter({feature: n for feature, n in row.items() if in_rows[feature] > 1})
-        for row in wanted
+        for row in all_ngrams
     ]
-    assert rows_of(*features_of(TEXTS, **options)) == kept
+    assert rows_of(*features_of(TEXTS, **options)) == frequent
 
 
 @pytest.mark.parametrize("n_buckets", [0, 50])
@@ -128,7 +128,7 @@ def test_hashes_are_fixed():
     assert int(OF_NEXT_WORD) == 116049371
 
 
-def test_later_text_is_read_by_what_training_fixed():
+def test_new_text_gets_the_features_fixed_in_training():
     options = {**AS_WORDS, "word_ngrams": 2, "char_ngrams": "3", "min_ngram_count": 1}
     features, schema = features_of(TEXTS, **options)
     again, same = features_of(TEXTS, schema)
@@ -199,12 +199,12 @@ def test_a_model_reads_text_in_a_new_process_as_it_was_trained(tmp_path, monkeyp
         features[:, :-1]
         != read_training("train.txt", text=TextFeatureSettings(char_ngrams="3")).features
     ).nnz == 0
-    here = next(ids.tolist() for ids, _ in model.iter_top_k(features, 1))
+    top_labels = next(ids.tolist() for ids, _ in model.iter_top_k(features, 1))
     code = "import sys; from embedx.cli.app import main; main()"
     command = [sys.executable, "-c", code, "predict", "m", "train.txt", "--top-k", "1", "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert [json.loads(line)[0]["label"] for line in done.stdout.splitlines()] == [
-        model.name(k) for (k,) in here
+    completed = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert [json.loads(line)[0]["label"] for line in completed.stdout.splitlines()] == [
+        model.name(k) for (k,) in top_labels
     ]
 
 

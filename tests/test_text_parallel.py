@@ -34,7 +34,7 @@ def encode(folder, names, threads, on_bad="replace"):
     )
 
 
-def test_the_first_mistake_is_the_error_on_any_number_of_threads(tmp_path, small_chunks):
+def test_the_first_invalid_line_is_the_error_on_any_number_of_threads(tmp_path, small_chunks):
     (tmp_path / "0.txt").write_bytes(b"word " * 200 + b"\xff" + b"word " * 900)
     (tmp_path / "1.gz").write_bytes(gzip.compress(os.urandom(999))[:-9])
     for threads in (1, 3):
@@ -98,7 +98,7 @@ def test_streams_of_bzip2_are_unpacked_by_several_threads_in_bounded_memory(
 
 
 @pytest.mark.parametrize("part_bytes", [1, 7])
-def test_parts_of_bzip2_may_be_shorter_than_what_begins_a_stream(monkeypatch, part_bytes):
+def test_parts_of_bzip2_may_be_shorter_than_the_header_of_a_stream(monkeypatch, part_bytes):
     monkeypatch.setattr(decompression, "BZIP2_PART_BYTES", part_bytes)
     packed = bz2.compress(b"some") + bz2.compress(b" text")
     assert b"".join(decompression._bzip2_blocks(io.BytesIO(packed), 2)) == b"some text"
@@ -134,7 +134,8 @@ DUMP = DUMP.encode() + b"</mediawiki>"
 def processes(monkeypatch):
     """The commands of the processes that are started, for small batches of pages."""
     monkeypatch.setattr(wikipedia, "BATCH_CHARACTERS", 700)
-    started, start = [], wikipedia.subprocess.Popen
+    started = []
+    start = wikipedia.subprocess.Popen
     monkeypatch.setattr(
         wikipedia.subprocess,
         "Popen",
@@ -159,7 +160,9 @@ def test_a_short_dump_needs_no_processes(processes, monkeypatch):
 
 
 @pytest.mark.parametrize("interpreter", [None, "/bin/false", "/bin/nothing"])
-def test_pages_whose_process_fails_are_made_text_here(processes, monkeypatch, interpreter):
+def test_pages_of_a_failed_process_are_converted_in_this_process(
+    processes, monkeypatch, interpreter
+):
     monkeypatch.setattr(sys, "executable", interpreter)
     assert b"".join(paragraphs([DUMP], processes=2)) == plain_bytes(PAGES)
     assert processes

@@ -73,17 +73,19 @@ def settings(**options):
     )
 
 
-def by_gensim(sentences, wanted):
+def by_gensim(sentences, phrase_settings):
     """The passes of gensim: its models, and the text after each."""
     models, texts = [], []
-    for _ in range(wanted.phrases):
-        scoring = {"word2phrase": "default"}.get(wanted.phrase_scoring, wanted.phrase_scoring)
+    for _ in range(phrase_settings.phrases):
+        scoring = {"word2phrase": "default"}.get(
+            phrase_settings.phrase_scoring, phrase_settings.phrase_scoring
+        )
         model = GensimPhrases(
             sentences,
-            min_count=wanted.phrase_min_count,
-            threshold=wanted.threshold,
+            min_count=phrase_settings.phrase_min_count,
+            threshold=phrase_settings.threshold,
             scoring=scoring,
-            connector_words=frozenset(wanted.connectors),
+            connector_words=frozenset(phrase_settings.connectors),
         )
         sentences = [model[sentence] for sentence in sentences]
         models.append(model)
@@ -91,8 +93,8 @@ def by_gensim(sentences, wanted):
     return models, texts
 
 
-def joined(sentences, home, wanted, progress=SILENT):
-    return encode(sentences, TextSettings(), progress, home, wanted)
+def joined(sentences, home, phrase_settings, progress=SILENT):
+    return encode(sentences, TextSettings(), progress, home, phrase_settings)
 
 
 def as_sentences(corpus):
@@ -106,9 +108,9 @@ def test_collocations_scores_and_joined_text_are_gensims(case, tmp_path, monkeyp
     if "small chunks" in case:
         monkeypatch.setattr(phrases, "CHUNK", 3)
         monkeypatch.setattr(collocations, "CHUNK", 3)
-    wanted = settings(**CASES[case])
-    models, texts = by_gensim(SENTENCES, wanted)
-    with joined(SENTENCES, tmp_path, wanted) as corpus:
+    phrase_settings = settings(**CASES[case])
+    models, texts = by_gensim(SENTENCES, phrase_settings)
+    with joined(SENTENCES, tmp_path, phrase_settings) as corpus:
         assert as_sentences(corpus) == texts[-1]
         phrase_list = phrases_of(corpus)
         with encode_sentences(texts[-1], cache_dir=tmp_path) as expected:
@@ -140,25 +142,25 @@ def test_many_different_connector_words_have_many_sequences(tmp_path, monkeypatc
     rng = random.Random(1)
     connectors = [f"c{k}" for k in range(40)]
     sentences = [["x", *rng.choices(connectors, k=2), "y"] for _ in range(3000)]
-    wanted = settings(
+    phrase_settings = settings(
         connector_words=" ".join(connectors), phrase_min_count=1, phrase_threshold=1e-6
     )
-    (model,), (text,) = by_gensim(sentences, wanted)
-    with joined(sentences, tmp_path, wanted) as corpus:
+    (model,), (text,) = by_gensim(sentences, phrase_settings)
+    with joined(sentences, tmp_path, phrase_settings) as corpus:
         assert as_sentences(corpus) == text
         assert len(phrases_of(corpus)) == len(model.export_phrases()) > 600
     monkeypatch.setattr(collocations, "MAX_SEQUENCE_BITS", 6)  # one connector word
-    with joined([*sentences, *[["x", "c1", "y"]] * 9], tmp_path, wanted) as corpus:
+    with joined([*sentences, *[["x", "c1", "y"]] * 9], tmp_path, phrase_settings) as corpus:
         assert "x_c1_y" in {collocation.joined for collocation in phrases_of(corpus).passes[0]}
         assert len(phrases_of(corpus)) < 50
 
 
 def test_a_text_without_a_repeated_pair(tmp_path):
     sentences = [[f"w{k}" for k in range(3000)], *[["x", "y"]] * 3]
-    wanted = settings(phrase_min_count=1)
+    phrase_settings = settings(phrase_min_count=1)
     progress = Notes()
-    (model,), (text,) = by_gensim(sentences, wanted)
-    with joined(sentences, tmp_path, wanted, progress) as corpus:
+    (model,), (text,) = by_gensim(sentences, phrase_settings)
+    with joined(sentences, tmp_path, phrase_settings, progress) as corpus:
         assert as_sentences(corpus) == text
         assert {
             collocation.joined: collocation.score for collocation in phrases_of(corpus).passes[0]
@@ -166,7 +168,7 @@ def test_a_text_without_a_repeated_pair(tmp_path):
     assert lines_with(progress.notes, "3,000 different pairs")
 
 
-def test_pairs_that_read_alike_become_the_same_word(tmp_path):
+def test_pairs_with_the_same_joined_text_become_the_same_word(tmp_path):
     sentences = [["a", "b_c_d"], ["a_b", "c_d"], ["a_b_c", "d"]] * 4
     with joined(sentences, tmp_path, settings(phrase_threshold=0.01)) as corpus:
         assert as_sentences(corpus) == [["a_b_c_d"]] * 12
@@ -183,14 +185,15 @@ def test_a_joined_corpus_is_kept_under_a_key_of_its_own(write, tmp_path):
     assert lines_with(progress.notes[-1], "collocations", "token cache")
     assert first.key == again.key
     assert phrases_of(first) == phrases_of(again)
-    other, plain = joined(text, home, settings(phrase_min_count=4)), joined(text, home, None)
+    other = joined(text, home, settings(phrase_min_count=4))
+    plain = joined(text, home, None)
     assert phrases_of(plain) is None
     assert {entry["key"] for entry in cache.list_caches(home)} == {first.key, other.key, plain.key}
     assert len({first.key, other.key, plain.key}) == 3
     np.testing.assert_array_equal(joined(text, home, phrases_of(first)).tokens, first.tokens)
 
 
-def test_a_model_keeps_what_was_joined_and_other_text_is_joined_alike(write, tmp_path):
+def test_a_model_keeps_its_phrases_and_joins_new_text_by_them(write, tmp_path):
     text = write("\n".join(map(" ".join, SENTENCES)))
     settings_of_run = {
         "dim": 4,
@@ -213,8 +216,8 @@ def test_a_model_keeps_what_was_joined_and_other_text_is_joined_alike(write, tmp
 
     other = a_text(300, seed=5)
     joined, _ = pairs_of(other, loaded)
-    shown = {loaded.words[k] for k in joined.inputs}
-    assert {"bank_of_america", "new_york"} <= shown
+    phrases = {loaded.words[k] for k in joined.inputs}
+    assert {"bank_of_america", "new_york"} <= phrases
     (folder / "phrases1.tsv").write_text((folder / "phrases1.tsv").read_text().replace(" ", "", 1))
     with refused_data("model/phrases1.tsv"):
         embedx.load(folder)
@@ -256,11 +259,11 @@ def test_the_command_lists_them(write, capsys, tmp_path):
     invoke(*typed)
     rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
     (model,), _ = by_gensim(SENTENCES, settings(phrase_min_count=5, connector_words=CONNECTORS))
-    shown = {phrase: int(count) for phrase, count, *_ in rows}
-    assert "bank_of_america" in shown
-    assert shown["new_york"] == model.vocab["new_york"]
+    phrases = {phrase: int(count) for phrase, count, *_ in rows}
+    assert "bank_of_america" in phrases
+    assert phrases["new_york"] == model.vocab["new_york"]
     assert rows == sorted(rows, key=lambda row: -float(row[2]))
     invoke(*typed, "--json", "--top-k", "2")
-    printed = json.loads(capsys.readouterr().out)
-    assert [entry["phrase"] for entry in printed] == [row[0] for row in rows[:2]]
-    assert printed[0].keys() == {"phrase", "words", "count", "score", "pass"}
+    result = json.loads(capsys.readouterr().out)
+    assert [entry["phrase"] for entry in result] == [row[0] for row in rows[:2]]
+    assert result[0].keys() == {"phrase", "words", "count", "score", "pass"}

@@ -14,7 +14,7 @@ from embedx.vectors import model
 from tests.support.needs import needs_gensim
 from tests.support.refusals import refused, refused_data
 
-pytestmark = pytest.mark.usefixtures("here")
+pytestmark = pytest.mark.usefixtures("workdir")
 OURS = Path(__file__).parents[1] / "corpora"
 
 
@@ -51,23 +51,23 @@ def test_a_recipe_whose_files_are_not_here_says_where_to_fetch_them():
         find_sources(["text8"])
 
 
-def test_the_file_of_a_recipe_in_the_working_directory_is_read_as_the_recipe_says(here):
-    (here / "enwik9").write_text("<mediawiki>")
+def test_the_file_of_a_recipe_in_the_working_directory_is_read_as_the_recipe_says(workdir):
+    (workdir / "enwik9").write_text("<mediawiki>")
     (source,) = find_sources(["enwik9"])
     assert (source.reader, source.cut_off) == ("wikipedia", True)
     assert recipe_defaults(["enwik9"])["tokenizer"] == "words"
 
 
-def test_another_file_of_that_name_goes_before_the_recipe(here):
-    (here / "wikipedia-sample").write_text("my own")
+def test_another_file_of_that_name_goes_before_the_recipe(workdir):
+    (workdir / "wikipedia-sample").write_text("my own")
     (source,) = find_sources(["wikipedia-sample"])
     assert source.address == "wikipedia-sample"
     assert recipe_defaults(["wikipedia-sample"]) == {}
 
 
 @pytest.mark.parametrize("folder", [".", "config/embedx"])
-def test_users_can_add_recipes(here, folder):
-    place = here / folder
+def test_users_can_add_recipes(workdir, folder):
+    place = workdir / folder
     (place / "texts").mkdir(parents=True)
     (place / "texts" / "1.txt").write_text("one")
     (place / "texts" / "2.txt").write_text("two")
@@ -79,9 +79,9 @@ def test_users_can_add_recipes(here, folder):
     assert recipe_defaults(["mine"]) == {"lowercase": True}
 
 
-def test_other_toml_files_and_pipes_are_no_recipes(here):
-    (here / "pyproject.toml").write_text("[project]\n")
-    os.mkfifo(here / "own.toml")
+def test_other_toml_files_and_pipes_are_no_recipes(workdir):
+    (workdir / "pyproject.toml").write_text("[project]\n")
+    os.mkfifo(workdir / "own.toml")
     assert not {"pyproject", "own"} & set(recipe_names())
     assert find_recipe("pyproject-x") is find_recipe("own") is None
 
@@ -120,16 +120,16 @@ TEXT_RECIPE = 'kind = "text"\nreader = "text"\n'
         (TEXT_RECIPE + "files = ['x']\n" + "#" * MAX_BYTES, "65,536 bytes"),
     ],
 )
-def test_mistakes_in_a_recipe_are_errors(here, content, quoted):
-    (here / "own.toml").write_text(content)
+def test_mistakes_in_a_recipe_are_errors(workdir, content, quoted):
+    (workdir / "own.toml").write_text(content)
     with refused_data("own.toml", quoting=quoted):
         find_sources(["own"])
     recipe_names()
 
 
 @pytest.mark.parametrize("package", ["..", "no.such.package", "no_such_package"])
-def test_a_package_that_is_not_installed_is_named(here, package):
-    (here / "own.toml").write_text(f"{TEXT_RECIPE}files = ['x']\npackage = '{package}'")
+def test_a_package_that_is_not_installed_is_named(workdir, package):
+    (workdir / "own.toml").write_text(f"{TEXT_RECIPE}files = ['x']\npackage = '{package}'")
     with refused_data("own", quoting=f"pip install {package}"):
         find_sources(["own"])
 
@@ -142,13 +142,13 @@ def test_a_package_that_is_not_installed_is_named(here, package):
         ("wikipedia-zh_min_nan-20240101", "zh_min_nanwiki/20240101/zh_min_nanwiki-20240101-pages"),
     ],
 )
-def test_a_name_may_have_values_for_placeholders(here, name, file):
+def test_a_name_may_have_values_for_placeholders(workdir, name, file):
     recipe = find_recipe(name)
     assert recipe.name == name
     assert recipe.urls[0].startswith(f"https://dumps.wikimedia.org/{file}-articles")
     assert "{" not in repr(recipe.files + recipe.urls)
     (download,) = recipe.to_fetch
-    (here / download.file).write_text("<mediawiki>")
+    (workdir / download.file).write_text("<mediawiki>")
     assert os.path.basename(find_sources([name])[0].address) == download.file
 
 
@@ -161,27 +161,27 @@ def test_a_name_with_other_values_is_none(name):
         find_sources([name])
 
 
-def test_what_is_known_by_name_is_listed_with_where_it_is(here):
-    (here / "text8.zip").write_bytes(b"")
+def test_known_corpora_are_listed_with_their_location(workdir):
+    (workdir / "text8.zip").write_bytes(b"")
     states = {row["name"]: row["state"] for row in listed()}
     assert states["text8"] == "here"
     assert states["one-billion-word"] == states["one-billion-word:heldout"] == "fetch"
     assert states["eurlex-4k"] == states["eurlex-4k:test"] == "fetch"
     assert states["bibtex"] == states["eurlex-4k:bow"] == "by hand"
     assert states["eurlex-4.3k"] == "build"
-    (here / "own.toml").write_text('kind = "text"\nreader = "pdf"\n')
+    (workdir / "own.toml").write_text('kind = "text"\nreader = "pdf"\n')
     with refused_data("own.toml"):
         listed()
 
 
-def test_what_is_known_of_a_corpus_without_reading_it(here):
+def test_facts_of_a_corpus_are_given_without_reading_it(workdir):
     facts = described("text8")
     assert (facts["reader"], facts["urls"], facts["here"]) == (
         "text",
         ["http://mattmahoney.net/dc/text8.zip"],
         [],
     )
-    (here / "a.txt").write_text("text")
+    (workdir / "a.txt").write_text("text")
     assert described("a.txt") == {
         "name": "a.txt",
         "sources": [{"name": "a.txt", "reader": "text", "bytes": 4}],
@@ -202,10 +202,10 @@ def test_what_is_known_of_a_corpus_without_reading_it(here):
     ],
 )
 def test_a_file_is_suggested_for_one_whose_name_is_similar_without_its_suffix(
-    here, missing, remedy
+    workdir, missing, remedy
 ):
     for name in ("reviews.txt", "en.txt"):
-        (here / name).write_text("text")
+        (workdir / name).write_text("text")
     assert near_file(missing, "check the name") == remedy
 
 
@@ -213,13 +213,13 @@ def test_a_file_is_suggested_for_one_whose_name_is_similar_without_its_suffix(
 
 
 @pytest.fixture
-def texts(here):
+def texts(workdir):
     """A working directory with a few files in it."""
     for name in ("b.txt", "a.txt", "sub/c.txt.gz", "sub/.hidden/d.txt", ".e.txt"):
-        (here / name).parent.mkdir(parents=True, exist_ok=True)
-        (here / name).write_text("text")
-    (here / "empty").mkdir()
-    return here
+        (workdir / name).parent.mkdir(parents=True, exist_ok=True)
+        (workdir / name).write_text("text")
+    (workdir / "empty").mkdir()
+    return workdir
 
 
 def names(*corpora):
@@ -290,7 +290,7 @@ def test_wikipedia_dumps_are_known_by_the_names_wikimedia_gives_them(texts):
 
 
 @pytest.fixture
-def folder_with_our_own(here):
+def folder_with_our_own(workdir):
     """A folder of one text, a model, a checkpoint, a token cache and compiled kernels."""
     files = {
         "news/a.txt": "a text\n",
@@ -317,14 +317,14 @@ def test_models_checkpoints_and_caches_in_a_folder_are_no_text():
 
 @pytest.mark.usefixtures("folder_with_our_own")
 @pytest.mark.parametrize("folder", ["news/m", "news/m.checkpoint", "news/tokens", "news/kernels"])
-def test_a_folder_of_nothing_but_our_own_is_an_error(folder):
+def test_a_folder_with_only_files_of_embedx_is_refused(folder):
     with pytest.raises(DataError) as error:
         find_sources([folder])
     assert error.value.file == folder
 
 
-@pytest.mark.usefixtures("here")
-def test_a_folder_of_the_user_that_looks_a_little_like_our_own_is_read():
+@pytest.mark.usefixtures("workdir")
+def test_a_folder_that_resembles_a_model_folder_is_read():
     for name in ("t/model.json", "t/a.checkpoint/notes.txt", "t/x/about.json"):
         Path(name).parent.mkdir(parents=True, exist_ok=True)
         Path(name).write_text("{}")
@@ -343,19 +343,19 @@ def test_files_generated_by_the_kernel_are_not_cached():
     assert source.fingerprint is None
 
 
-def test_wildcards_do_not_lead_into_models(here):
-    (here / "a").mkdir()
-    (here / "a" / "text.txt").write_text("some words")
+def test_wildcards_do_not_lead_into_models(workdir):
+    (workdir / "a").mkdir()
+    (workdir / "a" / "text.txt").write_text("some words")
     vectors = model.WordVectors(["word"], {"input": np.ones((1, 2), np.float32)})
-    vectors.save(here / "a" / "vectors")
-    (here / "a" / "vectors" / "notes").mkdir()
-    (here / "a" / "vectors" / "notes" / "note.txt").write_text("a note")
+    vectors.save(workdir / "a" / "vectors")
+    (workdir / "a" / "vectors" / "notes").mkdir()
+    (workdir / "a" / "vectors" / "notes" / "note.txt").write_text("a note")
 
     def names(pattern):
         return [source.name for source in find_sources([pattern])]
 
     assert names("**/*") == ["a/text.txt"]
-    assert names(str(here / "*" / "**")) == [str(here / "a" / "text.txt")]
+    assert names(str(workdir / "*" / "**")) == [str(workdir / "a" / "text.txt")]
     assert "a/vectors/model.json" in names("a/vectors/*")
     with refused(None, kind=DataError, file="**/note.txt"):
         find_sources(["**/note.txt"])

@@ -39,7 +39,7 @@ def write(path, data):
 
 
 @pytest.mark.parametrize("suffix", PACKERS)
-def test_compressed_text_is_unpacked_whatever_its_name_and_its_pieces(tmp_path, suffix):
+def test_compressed_text_is_recognised_by_content_and_may_have_several_parts(tmp_path, suffix):
     packed = PACKERS[suffix](TEXT)
     for name in (f"corpus.{suffix}", "corpus.txt", f"corpus.p10p20.{suffix}"):
         assert read(write(tmp_path / name, packed)) == TEXT
@@ -48,7 +48,7 @@ def test_compressed_text_is_unpacked_whatever_its_name_and_its_pieces(tmp_path, 
         read(write(tmp_path / "corpus", packed[:-100]))
 
 
-def test_a_reader_that_is_closed_early_leaves_no_thread(tmp_path):
+def test_closing_a_reader_early_ends_its_threads(tmp_path):
     (tmp_path / "a.bz2").write_bytes(bz2.compress(TEXT) * 20)
     [source] = find_sources([str(tmp_path / "a.bz2")])
     reader = UnpackedReader(source)
@@ -139,10 +139,8 @@ def test_errors_of_remote_storage_name_the_source():
 
 
 def test_reading_ahead_gives_the_blocks_of_all_sources_in_order(tmp_path):
-    first, second = (
-        write(tmp_path / "1.txt", TEXT),
-        write(tmp_path / "2.gz", gzip.compress(b"second")),
-    )
+    first = write(tmp_path / "1.txt", TEXT)
+    second = write(tmp_path / "2.gz", gzip.compress(b"second"))
     with ReadAhead(find_sources([str(first), str(second)])) as blocks:
         read_ahead = list(blocks)
     assert [(block.source, block.data) for block in read_ahead] == [
@@ -177,7 +175,7 @@ LONG = [data * 500 for data in (XC[6:], LIBSVM, FASTTEXT)] + [
 
 @pytest.mark.parametrize("data", [XC, LIBSVM, FASTTEXT, *LONG])
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])
-def test_labelled_data_are_no_text(tmp_path, data, pack):
+def test_labelled_data_are_refused_as_text(tmp_path, data, pack):
     for file in (
         write(tmp_path / "a b.txt", pack(data)),
         write(tmp_path / "a b", b"\xef\xbb\xbf" + data),
@@ -195,7 +193,7 @@ BASKETS = b"12:345 12:346 9:1\n9:1 12:345\n" * 20
 
 
 @pytest.mark.parametrize("name", ["baskets", "baskets.txt", "baskets.csv", "baskets.jsonl.gz"])
-def test_baskets_are_text_where_the_format_says_so(tmp_path, name):
+def test_lines_that_resemble_labelled_data_are_text_with_format_text(tmp_path, name):
     file = write(tmp_path / name, gzip.compress(BASKETS) if name.endswith("gz") else BASKETS)
     with pytest.raises(EmbedxError):
         read(file)

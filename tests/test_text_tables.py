@@ -92,7 +92,7 @@ def test_without_a_tokenizer_text_is_split_at_white_space_and_nothing_else(sente
     assert sentences("a.jsonl", lines({"t": text}), json_field="t", tokenizer="none") == expected
 
 
-def test_ill_formed_utf8_in_records_is_what_it_is_in_text(sentences):
+def test_invalid_utf8_in_records_is_handled_as_in_text(sentences):
     data = b'{"t": ["a\xfe", "b\xff\xfe"]}\n'
     for tokenizer in ("none", "whitespace"):
         assert sentences("a.jsonl", data, json_field="t", tokenizer=tokenizer) == [
@@ -107,7 +107,7 @@ def test_ill_formed_utf8_in_records_is_what_it_is_in_text(sentences):
 
 
 @pytest.mark.parametrize("delimiter", [",", "\t", ";", "|"])
-def test_a_column_of_a_table_is_text_whatever_separates_it(sentences, delimiter):
+def test_a_column_of_a_table_with_any_separator_is_text(sentences, delimiter):
     row = delimiter.join
     quoted = f'"The cat\nsat{delimiter} ""é"""'
     data = "\r\n".join(map(row, [["id", "text"], [], ["1", quoted], ["2", ""], ["", "B"]]))
@@ -117,7 +117,7 @@ def test_a_column_of_a_table_is_text_whatever_separates_it(sentences, delimiter)
     assert sentences("a.csv", data, column="2") == [["text"], *expected]
 
 
-def test_a_column_by_number_has_no_heading_whatever_the_first_row_says(sentences):
+def test_with_a_column_by_number_the_first_row_is_data(sentences):
     assert sentences("a.csv", "1,2\n3,4\n", column="2") == [["2"], ["4"]]
     assert sentences("a.tsv", "1\thello\n2\tworld\n", column="1") == [["1"], ["2"]]
 

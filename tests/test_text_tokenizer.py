@@ -175,7 +175,7 @@ def test_a_capital_sigma_is_lowered_by_its_place_in_the_word():
 
 @needs_compiler
 @pytest.mark.parametrize(("is_kept", "n_notes"), [(True, 0), (False, 1)])
-def test_compiling_the_tokenizer_is_said_where_it_is_not_kept(monkeypatch, is_kept, n_notes):
+def test_compiling_the_tokenizer_is_reported_if_it_is_not_cached(monkeypatch, is_kept, n_notes):
     """It is kept by the signature that it is then called with."""
     words = Tokenizer(TextSettings())
     words.tokenize(b"two words", 0, True)

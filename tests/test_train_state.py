@@ -26,12 +26,12 @@ STOPS_EARLY = {
 
 @pytest.mark.parametrize("name", OBJECTIVES)
 def test_word_vectors_resume_from_a_snapshot(name, stop_after):
-    here, end, there = assert_resumes(word_run, name, stop_after, 4)
-    assert here.epochs == pytest.approx(4)
-    assert (end.tally, end.curve[0]["loss"], end.final_loss) == (
-        there.tally,
-        there.curve[0]["loss"],
-        there.final_loss,
+    stopped, resumed, uninterrupted = assert_resumes(word_run, name, stop_after, 4)
+    assert stopped.epochs == pytest.approx(4)
+    assert (resumed.tally, resumed.curve[0]["loss"], resumed.final_loss) == (
+        uninterrupted.tally,
+        uninterrupted.curve[0]["loss"],
+        uninterrupted.final_loss,
     )
 
 
@@ -54,23 +54,25 @@ def test_weight_decay_resumes_from_a_snapshot(options, stop_after):
 
 
 def test_the_best_validation_epoch_is_part_of_the_state(stop_after):
-    whole, there = label_run("softmax", **STOPS_EARLY)
-    history = there.state.values["history.epochs"].read()
+    expected, uninterrupted = label_run("softmax", **STOPS_EARLY)
+    history = uninterrupted.state.values["history.epochs"].read()
     assert 2 < len(history) < 30, "should have ended early"
     # in the second pass
-    stop_after(there.state.values["trainer.next_step"].read() // len(history) + 1)
-    _, here = label_run("softmax", **STOPS_EARLY)
-    snapshot = here.state.snapshot()
+    stop_after(uninterrupted.state.values["trainer.next_step"].read() // len(history) + 1)
+    _, stopped = label_run("softmax", **STOPS_EARLY)
+    snapshot = stopped.state.snapshot()
     assert len(snapshot["history.epochs"]) == 1
     stop_after(None)
-    rest, end = label_run("softmax", snapshot, **STOPS_EARLY)
-    same(rest, whole)
-    ours = end.state.values["history.epochs"].read()
+    arrays, resumed = label_run("softmax", snapshot, **STOPS_EARLY)
+    same(arrays, expected)
+    ours = resumed.state.values["history.epochs"].read()
     assert [entry | {"seconds": 0} for entry in ours] == [
         entry | {"seconds": 0} for entry in history
     ]
-    _, again = label_run("softmax", there.state.snapshot(), **STOPS_EARLY)  # which has ended
-    assert again.epochs == there.epochs < 30
+    _, again = label_run(
+        "softmax", uninterrupted.state.snapshot(), **STOPS_EARLY
+    )  # which has ended
+    assert again.epochs == uninterrupted.epochs < 30
 
 
 class Cut(Silent):
@@ -96,16 +98,16 @@ def test_collapsed_training_resumes_from_a_snapshot(name, steps, stop_after):
         config = configure(name, FEW | {"epochs": 5, "warm_start": "none"}, is_collapsed=True)
         return word_training.train(sentences(), config, snapshot=snapshot, progress=progress)
 
-    whole = run().vectors
+    uninterrupted = run().vectors
     stop_after(steps)
     part = run(progress=Cut() if steps is None else SILENT)
     assert isinstance(part.outcome.interrupted_by, KeyboardInterrupt)
-    assert 1 < len(part.vectors.facts["history"]) < len(whole.facts["history"])
+    assert 1 < len(part.vectors.facts["history"]) < len(uninterrupted.facts["history"])
     snapshot = part.outcome.state.snapshot()
     stop_after(None)
-    rest = run(snapshot).vectors
-    same(rest.arrays, whole.arrays)
-    for ours, theirs in zip(rest.facts["history"], whole.facts["history"], strict=True):
+    resumed = run(snapshot).vectors
+    same(resumed.arrays, uninterrupted.arrays)
+    for ours, theirs in zip(resumed.facts["history"], uninterrupted.facts["history"], strict=True):
         assert {**ours, "seconds": 0} == {**theirs, "seconds": 0}
 
 
@@ -124,7 +126,8 @@ def test_a_snapshot_does_not_change_and_is_plain():
 
 
 def test_a_state_takes_no_snapshot_of_another_run():
-    state, one = TrainState(), np.zeros(3)
+    state = TrainState()
+    one = np.zeros(3)
     state.add_array("one", one)
     with pytest.raises(ValueError, match="two"):
         state.restore({"one": np.ones(3), "two": 2})

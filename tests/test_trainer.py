@@ -240,7 +240,7 @@ SHAPES = FALLING | {"constant": np.ones(12)}
 
 
 @pytest.mark.parametrize("shape", SCHEDULES)
-def test_the_rate_goes_by_the_schedule(shape):
+def test_the_learning_rate_follows_the_schedule(shape):
     np.testing.assert_allclose(rates(shape=shape), 0.8 * SHAPES[shape])
 
 
@@ -272,7 +272,7 @@ def test_a_time_budget_leaves_the_passes_in_the_schedule():
 @pytest.mark.parametrize("threads", [1, 3])
 def test_all_threads_pause_after_each_epoch(threads):
     inside = [0]
-    seen = []
+    epochs_seen = []
     lock = threading.Lock()
 
     def kernel(scratch, epoch, chunk, rate):
@@ -284,7 +284,7 @@ def test_all_threads_pause_after_each_epoch(threads):
         return Tally(1.0 + epoch, 1, 10)
 
     def after_epoch(epoch, tally, seconds):
-        seen.append((epoch, tally, inside[0]))
+        epochs_seen.append((epoch, tally, inside[0]))
         return False
 
     outcome = run(
@@ -294,7 +294,7 @@ def test_all_threads_pause_after_each_epoch(threads):
         Silent(),
         after_epoch,
     )
-    assert seen == [(epoch, Tally(5.0 * (1 + epoch), 5, 50), 0) for epoch in range(3)]
+    assert epochs_seen == [(epoch, Tally(5.0 * (1 + epoch), 5, 50), 0) for epoch in range(3)]
     assert outcome.epochs == 3
 
 
@@ -341,17 +341,17 @@ def test_the_time_of_pauses_is_not_counted(monkeypatch):
 
 
 def test_the_last_epoch_of_a_time_budget_is_reported_although_it_is_cut_short():
-    seen = []
+    epochs_seen = []
     schedule = Schedule(0.1, 1000, 1000, 1, time_budget=0.1)
     run(
         Recorder(seconds=0.01),
         [0],
         schedule,
         Silent(),
-        lambda epoch, tally, seconds: seen.append((epoch, tally.words)),
+        lambda epoch, tally, seconds: epochs_seen.append((epoch, tally.words)),
     )
-    assert [epoch for epoch, _ in seen] == [0]
-    assert 0 < seen[0][1] < 1000 * 100
+    assert [epoch for epoch, _ in epochs_seen] == [0]
+    assert 0 < epochs_seen[0][1] < 1000 * 100
 
 
 EPOCHS, CHUNKS = 3, 4
@@ -398,11 +398,11 @@ def test_an_epoch_whose_end_was_not_reported_before_an_interrupt_is_reported_aft
     assert [number for number, _ in epochs_ended] == list(range(epoch))
     assert at != "reported" or part.epochs == epoch + 1
     strategy = TrainedBy(kernel, range(threads), CHUNKS)
-    whole = trainer.run(strategy, schedule, Silent(), after_epoch, part.state.snapshot())
+    resumed = trainer.run(strategy, schedule, Silent(), after_epoch, part.state.snapshot())
     assert epochs_ended == [
         (number, Tally(CHUNKS * (1.0 + number), CHUNKS, 10 * CHUNKS)) for number in range(EPOCHS)
     ]
-    assert whole.epochs == EPOCHS
+    assert resumed.epochs == EPOCHS
 
 
 def test_an_error_in_a_pause_is_raised_and_one_in_training_prevents_the_pause():

@@ -168,7 +168,8 @@ def test_gensims_names_are_taken():
 
 def test_training_continues_with_more_text_and_its_words(documents):
     fitted = embedx.SkipGram(**SMALL).partial_fit(documents[0])
-    before, n_tokens = fitted.model["cat"].copy(), int(fitted.model.counts.sum())
+    before = fitted.model["cat"].copy()
+    n_tokens = int(fitted.model.counts.sum())
     fitted.partial_fit([["lorry", "car", "road"]] * 50)
     assert int(fitted.model.counts.sum()) == n_tokens + 150
     np.testing.assert_allclose(fitted.model["cat"], before, atol=1e-6)  # which the new text has not
@@ -176,7 +177,8 @@ def test_training_continues_with_more_text_and_its_words(documents):
 
 
 def test_commands_are_functions(documents, tmp_path):
-    rows, labels = tmp_path / "rows.txt", tmp_path / "labels"
+    rows = tmp_path / "rows.txt"
+    labels = tmp_path / "labels"
     rows.write_text(
         "".join(f"__label__{y} {' '.join(x)}\n" for x, y in zip(*documents, strict=True))
     )
@@ -200,19 +202,19 @@ def test_commands_are_functions(documents, tmp_path):
 
 
 def test_callbacks_are_called_after_every_epoch(documents):
-    ends, seen = [], []
+    ends, vectors_seen = [], []
 
     def look(end):
         ends.append(end)
-        seen.append(end.model["cat"].copy())
+        vectors_seen.append(end.model["cat"].copy())
 
     fitted = embedx.SkipGram(**SMALL).fit(documents[0], callbacks=[look])
     assert [end.epoch for end in ends] == [1, 2, 3]
     assert ends[0].loss > ends[-1].loss > 0
     assert [end.words for end in ends] == [sum(map(len, documents[0]))] * 3
     assert 0 < ends[0].seconds < ends[1].seconds < ends[2].seconds
-    assert not np.array_equal(seen[0], seen[1])  # the model so far
-    np.testing.assert_array_equal(seen[2], fitted.model["cat"])
+    assert not np.array_equal(vectors_seen[0], vectors_seen[1])  # the model so far
+    np.testing.assert_array_equal(vectors_seen[2], fitted.model["cat"])
     without = embedx.SkipGram(**SMALL).fit(documents[0])
     np.testing.assert_array_equal(without.model.vectors, fitted.model.vectors)
 

@@ -257,9 +257,9 @@ def test_overwriting_keeps_what_else_is_in_the_folder(tmp_path):
     (folder / "other_bias.npy").write_bytes(b"the user's")
     new = toy(seed=2)
     save(folder, **new, overwrite=True)
-    kept = {"vectors.txt", "notes", "other_bias.npy"}
+    names = {"vectors.txt", "notes", "other_bias.npy"}
     parts = {"input.npy", "output.npy", "output_bias.npy", "vocabulary.tsv", "model.json"}
-    assert {path.name for path in folder.iterdir()} == kept | parts
+    assert {path.name for path in folder.iterdir()} == names | parts
     assert (folder / "notes" / "why.txt").read_text() == "because"
     np.testing.assert_array_equal(model.load(folder).vectors, new["arrays"]["input"])
 
@@ -327,21 +327,22 @@ def test_only_temporary_folders_that_nobody_has_locked_are_swept(tmp_path):
         (tmp_path / name / "sub").mkdir(parents=True)
         (tmp_path / name / "notes").write_text("dear")
     (tmp_path / "m.replaced-00000004").mkdir()
-    held = locks.lock(tmp_path / "m.partial-00000001")
+    lock = locks.lock(tmp_path / "m.partial-00000001")
     save(tmp_path / "m", **toy(), overwrite=True)
-    locks.unlock(held)
-    kept = [
+    locks.unlock(lock)
+    names = [
         "m",
         "m.partial-00000001",
         "m.partial-0001",
         "m.replaced-00000002",
         "n.partial-00000003",
     ]
-    assert sorted(path.name for path in tmp_path.iterdir()) == kept
+    assert sorted(path.name for path in tmp_path.iterdir()) == names
 
 
 def test_a_folder_that_is_swept_before_it_is_locked_is_made_again(tmp_path, monkeypatch):
-    lock, swept = locks.lock, []
+    lock = locks.lock
+    swept = []
 
     def sweep_first(folder, wait=True):
         if "partial" in folder.name and not swept:
@@ -358,7 +359,8 @@ def test_a_folder_that_is_swept_before_it_is_locked_is_made_again(tmp_path, monk
 
 
 def test_files_of_a_running_process_are_not_deleted(tmp_path, monkeypatch):
-    written, within = on_disk.npy_blocks, []
+    written = on_disk.npy_blocks
+    within = []
 
     def write_while_another_saves(array):
         if not within:
@@ -455,6 +457,6 @@ def test_items_are_shown_with_blanks_between_their_words():
     arrays = {"input": np.eye(2, dtype=np.float32)}
     items = ["Tasse_Größe_L", "B7"]
     sessions = model.WordVectors(items, arrays, settings={"format": "sessions"})
-    shown = [shown_name(sessions, item, {"B7": "Becher"}) for item in items]
-    assert shown == ["Tasse Größe L", "B7 (Becher)"]
+    names = [shown_name(sessions, item, {"B7": "Becher"}) for item in items]
+    assert names == ["Tasse Größe L", "B7 (Becher)"]
     assert shown_name(model.WordVectors(items, arrays), items[0]) == items[0]

@@ -17,8 +17,8 @@ def random_words(n, rng):
     for _ in range(n):
         label = rng.integers(10)
         words = [f"c{k}" for k in rng.integers(0, 20, 12)]
-        for place in rng.integers(0, 12, 2):
-            words[place] = f"w{(4 * label + rng.integers(8)) % 40}"
+        for position in rng.integers(0, 12, 2):
+            words[position] = f"w{(4 * label + rng.integers(8)) % 40}"
         rows.append((f"l{label}", f"{' '.join(words)}, please."))
     return rows
 
@@ -54,8 +54,8 @@ def test_pairs_of_words_are_left_out_where_held_out_rows_are_predicted_better(wr
     assert len(model.known.text.hashes) == 0
     assert model.known.n_features == len(model.known.text.vocabulary)
     assert model.facts["chosen"]["word_ngrams"] == "from 500 held-out rows"
-    printed = capsys.readouterr().err
-    assert lines_with(printed, "word n-grams: 1, ", "from 500 held-out rows: P@1 ")
+    log = capsys.readouterr().err
+    assert lines_with(log, "word n-grams: 1, ", "from 500 held-out rows: P@1 ")
     assert model.predict(["c1 w4 c2 w5"]).tolist() == model.predict(["w5 c2 w4 c1"]).tolist()
 
 

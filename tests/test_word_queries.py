@@ -88,14 +88,14 @@ def test_many_queries_are_answered_as_one_by_one(ours, theirs, monkeypatch, cosi
 
 
 def test_more_neighbours_than_words_and_none(ours):
-    few = model.WordVectors(["a", "b"], {"input": np.eye(2, dtype=np.float32)})
-    assert few.most_similar_batch(["a", "b"], top_k=10) == [[("b", 0.0)], [("a", 0.0)]]
-    assert few.most_similar_batch(["a"], top_k=0) == [[]]
-    assert few.most_similar_batch([]) == []
+    two_words = model.WordVectors(["a", "b"], {"input": np.eye(2, dtype=np.float32)})
+    assert two_words.most_similar_batch(["a", "b"], top_k=10) == [[("b", 0.0)], [("a", 0.0)]]
+    assert two_words.most_similar_batch(["a"], top_k=0) == [[]]
+    assert two_words.most_similar_batch([]) == []
     with refused("top_k", value=-1):
-        few.most_similar_batch(["a"], top_k=-1)
+        two_words.most_similar_batch(["a"], top_k=-1)
     with refused(kind=UnknownWordError, quoting=("c", "2 words")):
-        few.most_similar_batch(["a", "c"])
+        two_words.most_similar_batch(["a", "c"])
 
 
 @needs_gensim
@@ -277,18 +277,18 @@ def test_a_number_of_neighbours_is_a_whole_number(ours, top_k):
 
 def test_a_word_whose_vector_is_zero_has_no_neighbours_and_others_still_have(tmp_path):
     (tmp_path / "v.txt").write_text("a 1 0\nnothing 0 0\nb 1 1\n")
-    done = run_command(tmp_path, "nn", "v.txt", "-", "--top-k", "1", input="nothing\na\n")
-    assert done.stdout == "a\tb\t0.7071\n"
-    assert done.stderr.count("zero") == 1
+    completed = run_command(tmp_path, "nn", "v.txt", "-", "--top-k", "1", input="nothing\na\n")
+    assert completed.stdout == "a\tb\t0.7071\n"
+    assert completed.stderr.count("zero") == 1
 
 
 def test_documents_have_the_mean_of_their_words():
-    few = model.WordVectors(["a", "b"], {"input": np.array([[1, 2], [3, 6]], np.float32)})
-    means = few.mean_vectors([["a", "b", "c"], ["b"], [], ["c"], ["a", "a", "b", "b"]])
+    two_words = model.WordVectors(["a", "b"], {"input": np.array([[1, 2], [3, 6]], np.float32)})
+    means = two_words.mean_vectors([["a", "b", "c"], ["b"], [], ["c"], ["a", "a", "b", "b"]])
     assert means.dtype == np.float32
     np.testing.assert_array_equal(means, [[2, 4], [3, 6], [0, 0], [0, 0], [2, 4]])
-    assert few.mean_vectors([]).shape == (0, 2)
-    assert few.mean_vectors(iter([("a",)])).tolist() == [[1, 2]]
+    assert two_words.mean_vectors([]).shape == (0, 2)
+    assert two_words.mean_vectors(iter([("a",)])).tolist() == [[1, 2]]
 
 
 def test_word_vectors_are_a_sequence_of_words_that_notebooks_show(ours, tmp_path):

@@ -279,7 +279,8 @@ def check_rows(path):
 
 
 def check_labeled(data):
-    features, labels = data.features, data.labels
+    features = data.features
+    labels = data.labels
     n_rows, n_features = features.shape
     values = features.data if data.is_sparse else features
     assert values.dtype == np.float32
@@ -303,10 +304,10 @@ def check_labeled(data):
 def check_training(source, labels=None, **how):
     """Reads it as training data, and then the same as test data."""
     data = read_training(source, labels, **how)
-    known = data.schema
+    schema = data.schema
     check_labeled(data)
     assert data.labels.ids.max() < data.n_labels
-    again = read(source, labels, trained=known)
+    again = read(source, labels, trained=schema)
     check_labeled(again)
     n_rows, n_features = data.features.shape
     assert again.features.shape[0] == n_rows
@@ -339,10 +340,8 @@ def file_of(content, reading, name="given.bin"):
 
 def encoded(path):
     rng = random.Random(Path(path).stat().st_size)
-    tokenizer, bad = (
-        rng.choice(("whitespace", "words")),
-        rng.choice(("replace", "replace", "skip", "error")),
-    )
+    tokenizer = rng.choice(("whitespace", "words"))
+    bad = rng.choice(("replace", "replace", "skip", "error"))
     settings = TextSettings(tokenizer=tokenizer, lowercase=True, on_bad_utf8=bad)
     with encode_sources(
         find_sources([path]), settings, cache_dir=Path(path).parent / "cache"
@@ -369,10 +368,8 @@ def of_table(folder, rng):
 
 def of_arrays(folder, rng):
     """Features in one file and labels in another, one of which is changed."""
-    features, labels = (
-        rng.choice((dense, idx, sparse)),
-        rng.choice((label_lines, label_array, sparse)),
-    )
+    features = rng.choice((dense, idx, sparse))
+    labels = rng.choice((label_lines, label_array, sparse))
     contents = [features(rng), labels(rng)]
     which = rng.randrange(2)
     contents[which] = mutated(rng, contents[which], rng.choice(CONTENTS)(rng))
@@ -438,8 +435,10 @@ def of_folder(folder, rng):
 
 def fasttext_bin(rng):
     """A model with n-grams, some of whose numbers may be others."""
-    n_buckets, dim = rng.choice((1, 9)), rng.choice((1, 3))
-    spec, values = NGrams(2, 3, n_buckets), np.random.default_rng(0)
+    n_buckets = rng.choice((1, 9))
+    dim = rng.choice((1, 3))
+    spec = NGrams(2, 3, n_buckets)
+    values = np.random.default_rng(0)
     words = ["the", "cat", "日本", "naïve"]
     word_rows, rows, outputs = (
         values.normal(size=(n, dim)).astype(np.float32) for n in (4, n_buckets, 4)
@@ -452,7 +451,8 @@ def fasttext_bin(rng):
     with tempfile.TemporaryDirectory() as folder:
         data = bytearray(export(model_with_subwords, "fasttext", Path(folder) / "x").read_bytes())
     if rng.random() < 0.5:
-        at, value = 4 * rng.randrange(1, 23), rng.choice((-1, 0, 1, 2, 3, 7, 2**31 - 1, -(2**31)))
+        at = 4 * rng.randrange(1, 23)
+        value = rng.choice((-1, 0, 1, 2, 3, 7, 2**31 - 1, -(2**31)))
         data[at : at + 4] = struct.pack("<i", value)
     return bytes(data)
 

@@ -115,5 +115,5 @@ def end_at_a_checkpoint(command, home, sent, moment="after"):
     before that has its name.
     """
     words = [str(int(sent)), moment, *command, "--checkpoint-every", "0.01s"]
-    done = forked.run(*words, cwd=home, env=environment(home), code=ENDED, check=False)
-    return done.returncode, done.stderr
+    completed = forked.run(*words, cwd=home, env=environment(home), code=ENDED, check=False)
+    return completed.returncode, completed.stderr

@@ -36,7 +36,8 @@ def topics(n, seed, n_labels=24):
     return Labeled(csr_matrix(x), Labels.of_rows(labels), n_labels)
 
 
-DIGITS, TOPICS = digits(400, 200), (topics(500, 0), topics(200, 1))
+DIGITS = digits(400, 200)
+TOPICS = (topics(500, 0), topics(200, 1))
 
 
 DATA = {"dense": DIGITS, "sparse": TOPICS, "hidden": TOPICS}

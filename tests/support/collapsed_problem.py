@@ -59,7 +59,8 @@ class Problem:
 
     def __init__(self, threads=2, rows=engine.AllRows, block=None, objective="softmax"):
         rng = np.random.default_rng(0)
-        self.inputs, self.outputs = aligned_zeros(N, DIM), aligned_zeros(N, DIM)
+        self.inputs = aligned_zeros(N, DIM)
+        self.outputs = aligned_zeros(N, DIM)
         self.inputs[:, :DIM], self.outputs[:, :DIM] = rng.normal(0, 0.7, (2, N, DIM))
         self.dense = rng.poisson(0.4, (N, N)) * rng.integers(1, 50, (N, N))
         self.dense[4] = self.dense[:, 9] = 0

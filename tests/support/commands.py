@@ -25,6 +25,11 @@ class Ended(NamedTuple):
     stderr: str
 
 
+def words_of(line, **paths):
+    """The words of a command line, with `paths` in place of names such as TEXT."""
+    return [str(paths.get(word, word)) for word in line.split()]
+
+
 def invoke(*words):
     """Run `embedx` with these words; its errors are raised, and it prints where the test does."""
     from embedx.cli.app import application
@@ -54,9 +59,9 @@ def run_command(home, *arguments, input="", check=True):
                 main()
             except SystemExit as ended:
                 code = ended.code or 0
-        printed, errors = (path.read_text("utf-8") for path in paths[1:])
+        output, errors = (path.read_text("utf-8") for path in paths[1:])
     assert not check or code == 0, errors
-    return Ended(code, printed, errors)
+    return Ended(code, output, errors)
 
 
 @contextlib.contextmanager

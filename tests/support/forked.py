@@ -59,7 +59,9 @@ def run(*arguments, cwd, env, code=COMMAND, check=True, input="", imported="embe
             "timeout": PATIENCE,
             "check": False,
         }
-        done = subprocess.run([sys.executable, "-c", code, *words], cwd=cwd, env=env, **options)
+        completed = subprocess.run(
+            [sys.executable, "-c", code, *words], cwd=cwd, env=env, **options
+        )
     else:
         with tempfile.TemporaryDirectory() as folder:
             streams = [str(Path(folder, name)) for name in ("in", "out", "err")]
@@ -68,9 +70,9 @@ def run(*arguments, cwd, env, code=COMMAND, check=True, input="", imported="embe
             _request(server, code, words, cwd, env, streams)
             returned = int(server.stdout.readline())
             out, err = (Path(name).read_text("utf-8") for name in streams[1:])
-        done = subprocess.CompletedProcess(words, returned, out, err)
-    assert not check or done.returncode == 0, done.stderr
-    return done
+        completed = subprocess.CompletedProcess(words, returned, out, err)
+    assert not check or completed.returncode == 0, completed.stderr
+    return completed
 
 
 def environment(home):
@@ -141,14 +143,14 @@ def watched(command, folder):
 
     code = {"embedx": COMMAND, "embedx.tasks": REQUEST}[command[2]]
     kernels = environment(folder)["NUMBA_CACHE_DIR"]
-    done = run(
+    completed = run(
         *command[3:],
         cwd=Path.cwd(),
         env=os.environ | {"NUMBA_CACHE_DIR": kernels},
         check=False,
         code=code,
     )
-    return Ended(done.returncode, done.stdout, done.stderr, None)
+    return Ended(completed.returncode, completed.stdout, completed.stderr, None)
 
 
 @functools.cache

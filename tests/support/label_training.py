@@ -22,6 +22,6 @@ def train(
     options  settings by name, of which those of the sampler count
     others   passed to `ClassifierRun`
     """
-    wanted = RunSettings(objective, settings, options or {}, given_names)
-    run = ClassifierRun(data, wanted, progress or SILENT, **others)
+    run_settings = RunSettings(objective, settings, options or {}, given_names)
+    run = ClassifierRun(data, run_settings, progress or SILENT, **others)
     return life.train_model(run, checkpoints)

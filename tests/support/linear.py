@@ -32,7 +32,8 @@ def time_limit(seconds=LIMIT):
 
 def check_linear(work, n):
     """That the work on an input of length 2n is at most about twice that on one of length n."""
-    once, twice = work(n), work(2 * n)
+    once = work(n)
+    twice = work(2 * n)
     assert twice <= 2.3 * once + 100, f"{once:,} at {n:,}, {twice:,} at {2 * n:,}"
 
 

@@ -19,7 +19,8 @@ def travelled(value):
 
 def lost_at(method, *times):
     """A worker is lost at these calls of a method."""
-    calls, lock = [], threading.Lock()
+    calls = []
+    lock = threading.Lock()
 
     def fails(number, called):
         with lock:
@@ -103,7 +104,8 @@ class LocalWorker:
         self.home, self.number = home, number
         self.worker = Worker(travelled(home.plan), home.size.threads)
         self.worker.start()
-        self.merging, self.is_dead = threading.Lock(), False
+        self.merging = threading.Lock()
+        self.is_dead = False
 
     def call(self, method, *arguments, timeout=None):
         self.is_dead = self.is_dead or self.home.fails(self.number, method)

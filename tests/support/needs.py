@@ -23,7 +23,8 @@ needs_data = pytest.mark.skipif(
 )
 # Pages are opened in chromium, which comes with the system: apt-get install chromium
 # chromium-driver. `.ci/run` installs it.
-BROWSER, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+BROWSER = shutil.which("chromium")
+DRIVER = shutil.which("chromedriver")
 needs_browser = pytest.mark.skipif(
     not (BROWSER and DRIVER), reason="chromium and chromedriver are not installed"
 )

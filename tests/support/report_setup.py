@@ -93,7 +93,7 @@ def label_folder(path):
     objective = objective_class(objective_class.Settings())
     counts = np.array([60, 40, 20, 5], np.int64)
     objective.prepare(counts)
-    known = DataSchema(
+    schema = DataSchema(
         len(FEATURES), len(LABELS), list(LABELS), words_as_they_are(FEATURES), by_name=True
     )
     epochs = [
@@ -114,7 +114,7 @@ def label_folder(path):
     }
     arrays = {"output": WEIGHTS, "bias": np.array([0.5, 0.2, 0, -1], np.float32)}
     return Classifier(
-        objective, arrays, known, counts, {"labels": "all", "scaling": "none"}, facts
+        objective, arrays, schema, counts, {"labels": "all", "scaling": "none"}, facts
     ).save(path)
 
 

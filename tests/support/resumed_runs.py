@@ -35,8 +35,8 @@ def objective_settings(objective, options):
 
 
 def word_run(name, snapshot=None, **options):
-    few = FEW | {"epochs": 6} | objective_settings(OBJECTIVES[name], {"warm_up": 2.0}) | options
-    trained = word_training.train(sentences(), configure(name, few), snapshot=snapshot)
+    short = FEW | {"epochs": 6} | objective_settings(OBJECTIVES[name], {"warm_up": 2.0}) | options
+    trained = word_training.train(sentences(), configure(name, short), snapshot=snapshot)
     return trained.vectors.arrays, trained.outcome
 
 
@@ -66,18 +66,18 @@ def label_run(name, snapshot=None, **options):
     objective_class = OBJECTIVES[name]
     data, _ = digits()
     data = data.rows(np.arange(400))
-    few = {
+    short = {
         "epochs": 3,
         "threads": 1,
         "batch_size": None if objective_class.step == "proximal" else 50,
         **options,
     }
-    few = {name: value for name, value in few.items() if value is not None}
+    short = {name: value for name, value in short.items() if value is not None}
     objective = objective_class(
         objective_class.Settings.from_options(objective_settings(objective_class, {"warm_up": 1.0}))
     )
     checkpoints = None if snapshot is None else FromSnapshot(snapshot)
-    trained = train(data, objective, ClassifySettings.from_options(few), checkpoints=checkpoints)
+    trained = train(data, objective, ClassifySettings.from_options(short), checkpoints=checkpoints)
     return trained.classifier.arrays, trained.outcome
 
 
@@ -92,15 +92,15 @@ def assert_resumes(run, name, stop_after, steps, threads=(1, 1, 1), **options):
     that was not stopped.
     """
     options_of_run = [options | {"threads": n} for n in threads]
-    whole, there = run(name, **options_of_run[0])
+    expected, uninterrupted = run(name, **options_of_run[0])
     stop_after(steps)
-    part, here = run(name, **options_of_run[1])
-    assert not np.array_equal(part["output"], whole["output"])
-    snapshot = from_disk(here.state)
+    partial, stopped = run(name, **options_of_run[1])
+    assert not np.array_equal(partial["output"], expected["output"])
+    snapshot = from_disk(stopped.state)
     stop_after(None)
-    rest, end = run(name, snapshot, **options_of_run[2])
-    same(rest, whole)
-    return here, end, there
+    resumed_arrays, resumed = run(name, snapshot, **options_of_run[2])
+    same(resumed_arrays, expected)
+    return stopped, resumed, uninterrupted
 
 
 def from_disk(state):

@@ -32,7 +32,8 @@ def check(index, table):
         assert (index.list_offsets[j] % SIMD_WIDTH == 0).all()
         cluster = np.searchsorted(index.list_offsets[j], index.slot[j], side="right") - 1
         np.testing.assert_array_equal(cluster, index.cluster[j])
-        begin, end = index.edges[j], index.edges[j + 1]
+        begin = index.edges[j]
+        end = index.edges[j + 1]
         vectors = (
             index.panels[j].transpose(0, 2, 1).reshape(index.ids.shape[1], -1)[:, : end - begin]
         )

@@ -20,7 +20,8 @@ def assert_trains_as_the_reference(setup, start=10, stop=100, lr=0.02, chunk=200
         assert blocks
         expected += sum(naive.train(block, lr) for block in blocks)
         loss, n, _ = setup.train(first, end, lr)
-        trained, n_pairs = trained + loss, n_pairs + n
+        trained = trained + loss
+        n_pairs = n_pairs + n
     assert n_pairs > 20
     assert trained == pytest.approx(expected, rel=2e-5)
     for name, ours, truth in (

@@ -72,8 +72,10 @@ class Setup:
         objective.prepare(counts)
         self.stream = TokenStream(tokens, word, keep, np.zeros(n_pieces(tokens), dtype=np.uint8))
         self.set_tokens(tokens)
-        n_rows, columns = objective.n_rows(n_words), dim + bias
-        rule, self.optimizer = update_rule(optimizer, row_length=dim), optimizer
+        n_rows = objective.n_rows(n_words)
+        columns = dim + bias
+        rule = update_rule(optimizer, row_length=dim)
+        self.optimizer = optimizer
         self.tables = engine.SkipGramTables(
             new_table(n_words + n_ngrams, columns, rule),
             new_table(n_rows, columns, rule),
@@ -113,7 +115,8 @@ class Setup:
             objective.step == "proximal",
         )
         self.constants = objective.constants(n_draws or n_rows, n_words)
-        self.key, self.noise_key = stream_key(1, 0), stream_key(1, 0, 7)
+        self.key = stream_key(1, 0)
+        self.noise_key = stream_key(1, 0, 7)
         longest = int(np.diff(self.draws.offsets).max(initial=1))
         stride = self.tables.inputs.rows.shape[1]
         self.workspace = engine.new_workspace(

@@ -2,10 +2,8 @@
 
 import embedx
 
-CARS, CATS = (
-    {"car", "truck", "engine", "wheel", "road", "fuel"},
-    {"cat", "dog", "purr", "fur", "paw", "tail"},
-)
+CARS = {"car", "truck", "engine", "wheel", "road", "fuel"}
+CATS = {"cat", "dog", "purr", "fur", "paw", "tail"}
 
 
 def fit(corpus, objective, **options):

@@ -30,8 +30,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         site = self.server.site
         path = self.path
-        wanted = self.headers.get("Range")
-        site.asked.append((path, wanted))
+        byte_range = self.headers.get("Range")
+        site.asked.append((path, byte_range))
         if path in site.statuses:
             return self.send_error(site.statuses[path])
         if path in site.moved:
@@ -46,8 +46,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.wfile.write(b"wrong")
             return None
         content = site.contents.get(path, site.content)
-        starts = wanted is not None and site.has_ranges and self.headers["If-Range"] == site.date
-        start = int(wanted.removeprefix("bytes=").removesuffix("-")) if starts else 0
+        starts = (
+            byte_range is not None and site.has_ranges and self.headers["If-Range"] == site.date
+        )
+        start = int(byte_range.removeprefix("bytes=").removesuffix("-")) if starts else 0
         if starts and start >= len(content):
             self.send_response(416)
             self.send_header("Content-Range", f"bytes */{len(content)}")
