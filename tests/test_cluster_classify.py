@@ -12,6 +12,7 @@ from scipy.sparse import csr_matrix
 from embedx import objectives
 from embedx.classification import classifier
 from embedx.classification.classifier import Classifier
+from embedx.classification.labelwise import LabelwiseTraining
 from embedx.classification.objective_choice import RunSettings
 from embedx.classification.run import ClassifierRun
 from embedx.classification.settings import ClassifySettings
@@ -110,8 +111,10 @@ def test_workers_hold_only_the_parameters_they_need(cluster):
         assert not any(worker.worker.strategy.trained)
 
 
-def test_labels_that_are_trained_are_not_trained_again(cluster):
-    """A run that goes on from where it was asks workers for the rest alone."""
+def test_labels_that_are_trained_are_not_trained_again(cluster, monkeypatch):
+    """A run that is resumed asks workers for the rest alone."""
+    # Keep the state at the end, to resume from.
+    monkeypatch.setattr(LabelwiseTraining, "release", lambda training: None)
     data = topics(n_labels=200)
     options = {"weights": "sparse"}
     uninterrupted = train(data, ova(), settings(**options))
