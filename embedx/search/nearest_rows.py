@@ -266,7 +266,7 @@ def finished_by_row(index, band, n_left, workspace, ids, cosines, e):
 
 @kernel_part
 def bound_of(index, workspace, i):
-    """The most that the cosine of row i can be; norms of the query are 0 for bands that were read."""
+    """The most that the cosine of row i can be; the query's norms of bands that were read are 0."""
     bound = workspace.sums[i]
     for band in range(1, N_BANDS):
         bound += workspace.norm[band] * index.norm[band, i]
