@@ -34,7 +34,8 @@ from embedx.report.word_map import MIN_WORDS_ON_MAP, WordMap, map_of, rows_on_ma
 from embedx.runtime.progress import reporter
 from embedx.skipgram import estimator as skipgram
 from embedx.skipgram.run import Callback
-from embedx.storage.folder import check_output, task_of_model
+from embedx.storage.folder import task_of_model
+from embedx.storage.replacement import check_output
 from embedx.storage.rescue import save_or_rescue
 from embedx.tasks.labels import LabelTask
 from embedx.tasks.requests import ClassifyRequest

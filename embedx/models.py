@@ -39,16 +39,16 @@ def _ready_classifier(path: str | Path) -> "Classifier":
     from embedx.classification import classifier
 
     model = classifier.load(path)
-    model.top_k([_empty_row(model.known)], 1)
+    model.top_k([_empty_row(model.schema)], 1)
     return model
 
 
-def _empty_row(known: "DataSchema") -> Any:
+def _empty_row(schema: "DataSchema") -> Any:
     """A row for `predict` without any features."""
-    columns = known.columns
+    columns = schema.columns
     if columns is not None:
         texts = dict.fromkeys(columns.text, "")
         return texts | dict.fromkeys(columns.numbers, None)
-    if known.text is not None:
+    if schema.text is not None:
         return ""
-    return [0.0] * known.n_features
+    return [0.0] * schema.n_features

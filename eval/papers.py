@@ -11,8 +11,9 @@ import numpy as np
 from embedx import objectives
 from embedx.classification.classifier import Classifier
 from embedx.classification.objective_choice import RunSettings
-from embedx.classification.run import ClassifierRun, TrainedClassifier
+from embedx.classification.run import ClassifierRun
 from embedx.classification.settings import ClassifySettings
+from embedx.classification.trained_classifier import TrainedClassifier
 from embedx.evaluation.labels import LabelMetrics
 from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.rules import chosen_labels, known_labels

@@ -26,7 +26,7 @@ import typer
 
 from embedx.errors import EmbedxError
 from embedx.objectives import OBJECTIVES
-from embedx.storage.folder import present
+from embedx.storage.replacement import current_path
 from tests.support import forked
 from tests.support.checkpoints import arrays_of
 
@@ -256,7 +256,7 @@ def problem_after_kill(code: int, log: str, output: Path, known: list[Arrays | N
     """What is wrong after a kill. An interrupted run may save what it has, which then is known."""
     if code not in ENDED:
         return last_line(code, log)
-    folder = present(output)
+    folder = current_path(output)
     arrays = arrays_of(folder) if folder.exists() else None
     if code in INTERRUPTED and arrays is not None and is_readable(folder):
         known.append(arrays)

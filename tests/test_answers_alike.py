@@ -11,7 +11,7 @@ from sklearn.datasets import load_svmlight_file
 from embedx import api
 from embedx.classification import classifier, row_blocks
 from embedx.classification.estimator import SoftmaxClassifier
-from embedx.classification.row_blocks import all_rows
+from embedx.classification.row_blocks import joined_blocks
 from embedx.errors import DataError
 from embedx.labeled.read import read
 from tests.support.commands import invoke
@@ -42,7 +42,7 @@ def test_libsvm_files_are_read_as_by_load_svmlight_file(tmp_path, first_id, zero
     fitted = SoftmaxClassifier(epochs=20).fit(features, labels)
     assert fitted.score(features, labels) == 1
     loaded = classifier.load(fitted.save(tmp_path / "model"))
-    measures = loaded.evaluate(read(str(file), trained=loaded.known))
+    measures = loaded.evaluate(read(str(file), trained=loaded.schema))
     assert measures["accuracy"] == 1
     assert measures["n_unknown"] == 0
 
@@ -83,9 +83,9 @@ def table(request, tmp_path):
 def test_rows_of_a_table_are_answered_in_python_as_their_file_is(table, tmp_path):
     file, records = table
     trained = api.classify(file, label_column="label", output=tmp_path / "model", threads=1)
-    data = read(str(file), trained=trained.known)
+    data = read(str(file), trained=trained.schema)
     loaded = SoftmaxClassifier.load(tmp_path / "model")
-    ids, p = all_rows(trained.iter_top_k(data.features, 3))
+    ids, p = joined_blocks(trained.iter_top_k(data.features, 3))
     assert trained.evaluate(data)["accuracy"] > 0.9
     for model in (trained, loaded, classifier.load(tmp_path / "model")):
         labels, probabilities = model.top_k(records, 3)

@@ -642,7 +642,7 @@ def test_file_names_of_a_run_are_encoded_by_the_locale_that_resumes(
         "packages": {},
         "directory": "/",
     }
-    run["embedx"] = run_command.folders.installed_version()
+    run["embedx"] = run_command.description.installed_version()
     (folder / checkpoint_folder.RUN).write_text(json.dumps(run))
     monkeypatch.setattr(os, "fsdecode", lambda raw: raw.decode(encoding, "surrogateescape"))
     assert run_command.read_command(tmp_path / "model").arguments == {"corpora": [name]}

@@ -14,7 +14,8 @@ from embedx.errors import DataError
 from embedx.graphs.graph import Graph
 from embedx.skipgram.settings import StartSettings
 from embedx.skipgram.start import Start
-from embedx.storage import folder
+from embedx.storage.description import description_text
+from embedx.storage.folder_files import DESCRIPTION
 from embedx.vectors.model import WordVectors, load_folder
 from tests.support.refusals import refused_data
 
@@ -186,10 +187,10 @@ def test_a_start_without_rows_for_all_words_is_refused(tmp_path):
 
 def described(path, change):
     """Change model.json, with a checksum that fits."""
-    file = path / folder.DESCRIPTION
+    file = path / DESCRIPTION
     description = json.loads(file.read_text())
     change(description)
-    file.write_text(folder.as_text(description))
+    file.write_text(description_text(description))
 
 
 @pytest.mark.parametrize(
@@ -216,7 +217,7 @@ def test_a_setting_or_fact_of_a_wrong_type_is_one_line(tmp_path, part, name, val
     described(path, lambda description: description[part].update({name: value}))
     with pytest.raises(DataError) as raised:
         load_folder(path)
-    assert raised.value.file == path / folder.DESCRIPTION
+    assert raised.value.file == path / DESCRIPTION
     assert name in raised.value.problem
 
 

@@ -9,7 +9,13 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from embedx.classification import classifier as classifiers, division, minibatches, scores, steps
+from embedx.classification import (
+    classifier as classifiers,
+    data_split,
+    minibatches,
+    scores,
+    step_trainer,
+)
 from embedx.classification.settings import ClassifySettings
 from embedx.engine import sampled, tiles
 from embedx.errors import DivergedError
@@ -242,7 +248,7 @@ def test_drawing_all_rows_equals_the_sampler_all(objective, monkeypatch):
         models = []
         for sampler, small_step in (("all", 0), ("all", 2**21), ("uniform", 0)):
             if sampler in objective.samplers():
-                monkeypatch.setattr(steps, "SMALL_STEP", small_step)
+                monkeypatch.setattr(step_trainer, "SMALL_STEP", small_step)
                 models.append(run(objective, kind, data, settings, sampler=sampler, **options))
         first_run, *others = models
         for other in others:
@@ -401,7 +407,7 @@ def test_a_share_of_the_rows_is_held_out_for_validation():
     assert {"log_likelihood", "ndcg@5"} <= trained.classifier.facts["history"][0][
         "validation"
     ].keys()
-    ours, held_out = division.hold_out(TOPICS[0], 100, seed=1)
+    ours, held_out = data_split.hold_out(TOPICS[0], 100, seed=1)
     assert (len(ours), len(held_out)) == (400, 100)
     both = sorted(map(bytes, (row.toarray() for part in (ours, held_out) for row in part.features)))
     assert both == sorted(bytes(row.toarray()) for row in TOPICS[0].features)
@@ -480,7 +486,7 @@ def test_a_loaded_model_predicts_the_same_and_probabilities_sum_to_one(objective
     np.testing.assert_allclose(after, before, rtol=1e-5, atol=1e-6)
     assert loaded.settings == trained.classifier.settings
     assert loaded.counts.tolist() == trained.classifier.counts.tolist()
-    assert loaded.known == trained.classifier.known
+    assert loaded.schema == trained.classifier.schema
     assert loaded.evaluate(TINY) == pytest.approx(trained.classifier.evaluate(TINY), rel=1e-4)
 
 

@@ -9,7 +9,7 @@ import pytest
 from scipy.sparse import csr_matrix
 
 import embedx
-from embedx.classification.effects import check_given
+from embedx.classification.ineffective_settings import check_given
 from embedx.classification.objective_choice import default_objective
 from embedx.classification.settings import ClassifySettings, whole_or_all
 from embedx.errors import DataError, InapplicableError, Setting, SettingError
@@ -143,7 +143,7 @@ def test_a_batch_size_is_a_number_or_all():
 
 def test_models_too_large_for_memory_are_refused_with_the_bytes_and_a_remedy(monkeypatch):
     monkeypatch.setattr("embedx.runtime.memory.available_memory", lambda: 30_000_000)
-    monkeypatch.setattr("embedx.classification.optimum.available_memory", lambda: 30_000_000)
+    monkeypatch.setattr("embedx.classification.lbfgs_trainer.available_memory", lambda: 30_000_000)
     wide = Labeled(csr_matrix((40, 1_000_000), dtype=np.float32), TINY.labels, 6)
     objective = REPRESENTATIVES["columns"]
     size = "6 rows × 1,000,001 weights with "

@@ -90,9 +90,9 @@ def test_new_labels_are_learned_and_old_ones_kept(folder, options):
     assert [after.name(k) for k in range(3)] == ["good", "bad", "odd"]
     assert after.trained_counts.tolist() == [*before.counts, 40]
     assert after.counts.tolist() == [60, 60, 40]
-    assert after.known.vocabulary == before.known.vocabulary  # "strange" and "plot" are not known
+    assert after.schema.vocabulary == before.schema.vocabulary  # "strange" and "plot" are not known
     for file in ("train.txt", "more.txt"):
-        data = read(file, trained=after.known)
+        data = read(file, trained=after.schema)
         assert np.mean(next(after.iter_top_k(data.features, 1))[0][:, 0] == data.labels.ids) > 0.95
 
 
@@ -135,7 +135,7 @@ def test_labels_of_the_model_get_the_mean_of_old_and_trained_weights(folder, opt
         share = np.full(4, 80 / 160)
         if "tf-idf" in options:
             share_of_word = {"nice": 40 / 80, "awful": 0, "a": 80 / 160, "film": 40 / 120}
-            share = np.array([share_of_word[word] for word in before.known.vocabulary])
+            share = np.array([share_of_word[word] for word in before.schema.vocabulary])
         mean = old + np.sqrt(share)[:, None] * (plain["hidden"] - old)
         np.testing.assert_allclose(anchored["hidden"], mean, atol=1e-5)
 
@@ -151,7 +151,7 @@ def test_a_classifier_that_continues_forgets_less_of_its_old_rows(folder):
     for anchored in ("yes", "no"):
         again = ["--start", "m", "--set", f"anchored={anchored}", "--threads", "1"]
         run("classify", "new.txt", "--output", anchored, *again)
-        data = read("test.txt", trained=load(anchored).known)
+        data = read("test.txt", trained=load(anchored).schema)
         accuracy[anchored] = load(anchored).evaluate(data)["accuracy"]
     assert accuracy["yes"] > accuracy["no"] + 0.05
 
@@ -170,7 +170,7 @@ def test_the_default_classifier_gets_no_worse_by_new_rows(folder):
     assert after.settings["weights"] == "sparse"
 
     def accuracies(model):
-        tests = [read(f"{name}-test.txt", trained=model.known) for name in ("old", "new")]
+        tests = [read(f"{name}-test.txt", trained=model.schema) for name in ("old", "new")]
         return [model.evaluate(test)["accuracy"] for test in tests]
 
     of_old, of_new = accuracies(before)
@@ -198,7 +198,7 @@ def test_the_best_epoch_of_a_classifier_that_continues_is_anchored(folder):
     run("classify", *again, "--set", "patience=1", "--output", "n")
     model = load("n")
     scores = [epoch["validation"]["log_likelihood"] for epoch in model.facts["history"]]
-    measured = model.evaluate(read("train.txt", trained=model.known))["log_likelihood"]
+    measured = model.evaluate(read("train.txt", trained=model.schema))["log_likelihood"]
     assert measured == pytest.approx(max(scores), abs=1e-4)
 
 
@@ -293,7 +293,7 @@ def test_a_hidden_layer_starts_from_word_vectors(folder):
         "3 4\n" + "".join(f"{word} {' '.join(map(str, v))}\n" for word, v in vectors.items())
     )
     model = trained("--pretrained", "v.vec", "--learning-rate", "1e-12")
-    rows = dict(zip(model.known.vocabulary, model.arrays["hidden"], strict=True))
+    rows = dict(zip(model.schema.vocabulary, model.arrays["hidden"], strict=True))
     # of their root mean square, to that of uniform numbers within ±1/√4
     scale = 1 / np.sqrt(50 / 8) / np.sqrt(3 * 4)
     for word in ("nice", "awful"):

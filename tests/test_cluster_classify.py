@@ -107,8 +107,8 @@ def test_workers_hold_only_the_parameters_they_need(cluster):
     train(topics(n_labels=200), ova(), settings(weights="sparse"), cluster=nodes)
     assert nodes.training.inner.workers == []
     for worker in nodes.groups[0].every:
-        assert not worker.worker.strategy.done
-        assert not any(worker.worker.strategy.trained)
+        assert not worker.worker.strategy.trained_tiles
+        assert not any(worker.worker.strategy.trained_levels)
 
 
 def test_labels_that_are_trained_are_not_trained_again(cluster, monkeypatch):

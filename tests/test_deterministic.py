@@ -8,7 +8,7 @@ import signal
 import numpy as np
 import pytest
 
-from embedx.classification import all_rows, sampled_rows
+from embedx.classification import full_minibatches, sampled_minibatches
 from embedx.classification.settings import ClassifySettings
 from embedx.engine.settings import TrainingSettings
 from embedx.errors import DataError
@@ -38,8 +38,8 @@ from tests.support.resumed_runs import (
 def small_chunks(monkeypatch):
     """Have several chunks in an epoch of little data."""
     monkeypatch.setattr(strategies, "CHUNK", 150)
-    monkeypatch.setattr(sampled_rows, "CHUNK", 100)
-    monkeypatch.setattr(all_rows, "TILED_CHUNK", 800)
+    monkeypatch.setattr(sampled_minibatches, "CHUNK", 100)
+    monkeypatch.setattr(full_minibatches, "TILED_CHUNK", 800)
 
 
 def by_threads(run, name, **options):

@@ -19,7 +19,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_classifier_multioutput, check_estimator
 
-from embedx.classification import classifier, estimator
+from embedx.classification import classifier, estimator_settings
 from embedx.classification.estimator import SoftmaxClassifier
 from embedx.classification.settings import ClassifySettings
 from embedx.errors import DataError, InapplicableError, SettingError
@@ -82,7 +82,8 @@ def test_parameters_are_the_settings_of_embedx_classify():
         if name not in objective.word_settings
     }
     settings = {
-        estimator.OTHER_NAMES.get(name, name) for name in settings - estimator.FILE_SETTINGS
+        estimator_settings.OTHER_NAMES.get(name, name)
+        for name in settings - estimator_settings.FILE_SETTINGS
     }
     assert parameters.keys() == settings | names | {"objective", "verbose"}
     assert all(parameters[name].default is None for name in settings)
@@ -130,7 +131,7 @@ def test_lbfgs_is_the_default_for_objectives_with_an_optimum_on_small_data(
     data, parameters, optimizer, monkeypatch
 ):
     if "n_jobs" in parameters:
-        monkeypatch.setattr(estimator, "MAX_PRODUCTS_FOR_LBFGS", 600 * 256 * 10 - 1)
+        monkeypatch.setattr(estimator_settings, "MAX_PRODUCTS_FOR_LBFGS", 600 * 256 * 10 - 1)
     fitted = SoftmaxClassifier(**parameters).fit(*data[:2])
     assert fitted.classifier_.settings["optimizer"] == optimizer
     assert fitted.classifier_.settings["l2"] == (1 / 600 if optimizer == "lbfgs" else 0.0)

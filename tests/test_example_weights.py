@@ -10,7 +10,7 @@ from sklearn.utils.class_weight import compute_sample_weight
 from embedx import optimizers, samplers
 from embedx.classification.estimator import SoftmaxClassifier
 from embedx.classification.objective_choice import new_objective
-from embedx.classification.row_blocks import all_rows
+from embedx.classification.row_blocks import joined_blocks
 from embedx.classification.row_weights import balanced_weights
 from embedx.classification.settings import ClassifySettings
 from embedx.labeled.data import Labeled, Labels
@@ -118,7 +118,7 @@ def test_a_row_of_weight_2_is_about_the_row_twice_where_labels_are_trained_in_tu
 
     def probabilities(x_trained, y_trained, row_weights=None):
         data = Labeled(x_trained, Labels.single(y_trained), 5, weights=row_weights)
-        ids, p = all_rows(fit_by_task(data, "ova", **options).iter_top_k(x, 5))
+        ids, p = joined_blocks(fit_by_task(data, "ova", **options).iter_top_k(x, 5))
         return np.take_along_axis(p, np.argsort(ids, axis=1), axis=1)
 
     weighted = probabilities(x, y, row_weights)
@@ -193,7 +193,7 @@ def test_balanced_weights_find_more_of_a_rare_label_where_labels_are_trained_in_
 
     def recall(**weighting):
         fitted = fit_by_task(data, "ova", **options, **weighting)
-        best, _ = all_rows(fitted.iter_top_k(data.features, 1))
+        best, _ = joined_blocks(fitted.iter_top_k(data.features, 1))
         return (best[y == 3, 0] == 3).mean()
 
     assert recall(class_weight="balanced") > recall()

@@ -12,10 +12,10 @@ from scipy.sparse import csr_matrix
 from sklearn.datasets import load_digits
 
 from embedx import SoftmaxClassifier, classify
-from embedx.classification import damage, familiarity, unknown_labels
+from embedx.classification import familiarity, familiarity_fit, left_out_labels, perturbed_rows
 from embedx.classification.classifier import Classifier, load
 from embedx.classification.objective_choice import given_settings
-from embedx.classification.row_blocks import all_rows
+from embedx.classification.row_blocks import joined_blocks
 from embedx.classification.run import ClassifierRun
 from embedx.errors import SettingError
 from embedx.labeled.data import DataSchema, Labeled, Labels
@@ -144,7 +144,7 @@ def test_a_model_without_factors_answers_as_before_and_does_not_abstain(model):
     texts, _ = tickets(20, 5)
     arrays = {name: array for name, array in model.arrays.items() if name != "familiarity"}
     old = Classifier(
-        model.objective, arrays, model.known, model.counts, model.settings, model.facts
+        model.objective, arrays, model.schema, model.counts, model.settings, model.facts
     )
     features = model.features_of(texts)
     for _, answers in old.answers(features, 1):
@@ -161,9 +161,9 @@ def test_decreasing_familiarity_factors_are_refused():
 def test_damaged_rows_have_as_many_words_as_before_where_words_are_replaced():
     rng = np.random.default_rng(0)
     features = csr_matrix(rng.integers(0, 3, (20, 8)).astype(np.float32))
-    later = damage.as_read_later(features, np.arange(8) != 3, 8)
+    later = perturbed_rows.as_read_later(features, np.arange(8) != 3, 8)
     np.testing.assert_array_equal(later.toarray()[:, 8], features.toarray()[:, 3])
-    *_, replaced = damage.damaged(later, np.arange(8) != 3, 8, rng)
+    *_, replaced = perturbed_rows.perturbed(later, np.arange(8) != 3, 8, rng)
     np.testing.assert_array_equal(replaced.features.sum(axis=1), later.sum(axis=1))
 
 
@@ -171,9 +171,9 @@ def test_unknown_words_of_a_validation_file_stay_unknown(tmp_path):
     known = csr_matrix(np.array([[1, 2, 0], [0, 0, 3]], np.float32))
     from_file = csr_matrix(np.array([[1, 2, 0, 4], [0, 0, 3, 0]], np.float32))
     is_seen = np.array([True, False, True])
-    of_rows = damage.as_read_later(known, is_seen, 3).toarray()
+    of_rows = perturbed_rows.as_read_later(known, is_seen, 3).toarray()
     assert of_rows.tolist() == [[1, 0, 0, 2], [0, 0, 3, 0]]
-    of_file = damage.as_read_later(from_file, is_seen, 3).toarray()
+    of_file = perturbed_rows.as_read_later(from_file, is_seen, 3).toarray()
     assert of_file.tolist() == [[1, 0, 0, 6], [0, 0, 3, 0]]
 
     for name, seed in (("train.txt", 1), ("validation.txt", 2)):
@@ -223,8 +223,8 @@ def test_topics_that_training_lacks_are_seldom_accepted(tmp_path, monkeypatch):
 
     test = tickets[2100:]
     features = model.features_of([text for text, _ in test])
-    ids, p = all_rows(model.iter_top_k(features, 1, abstain=True))
-    is_accepted = (ids[:, 0] != familiarity.NONE) & (p[:, 0] >= 0.8)
+    ids, p = joined_blocks(model.iter_top_k(features, 1, abstain=True))
+    is_accepted = (ids[:, 0] != familiarity.NONE_OF_THESE) & (p[:, 0] >= 0.8)
     is_foreign = np.array([topic in lacking for _, topic in test])
     assert is_accepted[is_foreign].mean() < 0.07
     assert is_accepted[~is_foreign].mean() > 0.5
@@ -243,8 +243,8 @@ def test_digits_that_training_lacks_are_seldom_accepted():
         training = training[~np.isin(digits[training], lacking)]
         model = SoftmaxClassifier(optimizer="adagrad", calibration=0.15, random_state=seed)
         model.fit(features[training], digits[training])
-        ids, p = all_rows(model.classifier_.iter_top_k(features[test], 1, abstain=True))
-        is_accepted = (ids[:, 0] != familiarity.NONE) & (p[:, 0] >= 0.8)
+        ids, p = joined_blocks(model.classifier_.iter_top_k(features[test], 1, abstain=True))
+        is_accepted = (ids[:, 0] != familiarity.NONE_OF_THESE) & (p[:, 0] >= 0.8)
         is_foreign = np.isin(digits[test], lacking)
         accepted.append((is_accepted[is_foreign].mean(), is_accepted[~is_foreign].mean()))
     foreign, known = np.mean(accepted, axis=0)
@@ -259,14 +259,17 @@ def test_at_most_a_twentieth_of_unknown_labels_is_accepted():
     weights = np.array([3.0, 1.0, 1.0, 0.5, 0.0])
 
     def is_accepted(weights):
-        return p / (1 + np.exp(-weights[0] - terms @ weights[1:])) >= familiarity.ACCEPTED
+        return (
+            p / (1 + np.exp(-weights[0] - terms @ weights[1:]))
+            >= familiarity_fit.ACCEPTED_PROBABILITY
+        )
 
-    lower = familiarity.limited(weights, terms, p)
+    lower = familiarity_fit.lowered(weights, terms, p)
     assert is_accepted(weights).mean() > 0.3
     assert is_accepted(lower).sum() == 20
     assert (lower[1:] == weights[1:]).all()
-    assert (familiarity.limited(lower, terms, p) == lower).all()
-    assert (familiarity.limited(weights, terms[:0], p[:0]) == weights).all()
+    assert (familiarity_fit.lowered(lower, terms, p) == lower).all()
+    assert (familiarity_fit.lowered(weights, terms[:0], p[:0]) == weights).all()
 
 
 def test_each_label_is_unknown_to_one_of_the_classifiers():
@@ -274,20 +277,20 @@ def test_each_label_is_unknown_to_one_of_the_classifiers():
     topics = np.repeat([0, 1, 2, 3, 4, 5, 7], [10, 10, 8, 5, 3, 3, 1])
     data = Labeled(csr_matrix(features), Labels.single(topics), 8)
     n_unknown = np.zeros(8, int)
-    for group in unknown_labels.groups(data, data.labels):
-        n_unknown += ~group.is_known
-        is_trained_on = group.is_known[topics]
-        assert (group.is_seen == is_trained_on).all()
-        known = np.flatnonzero(group.is_known)
-        assert (known[group.training.labels.ids] == topics[is_trained_on]).all()
-        assert group.training.n_labels == len(known)
+    for subset in left_out_labels.label_subsets(data, data.labels):
+        n_unknown += ~subset.is_known
+        is_trained_on = subset.is_known[topics]
+        assert (subset.is_seen == is_trained_on).all()
+        known = np.flatnonzero(subset.is_known)
+        assert (known[subset.training.labels.ids] == topics[is_trained_on]).all()
+        assert subset.training.n_labels == len(known)
     # No row has label 6, which none of the classifiers knows.
-    assert n_unknown.tolist() == [1, 1, 1, 1, 1, 1, unknown_labels.N_GROUPS, 1]
+    assert n_unknown.tolist() == [1, 1, 1, 1, 1, 1, left_out_labels.N_GROUPS, 1]
 
 
 def test_with_two_labels_there_are_no_groups_of_left_out_labels():
     data = Labeled(np.eye(6, dtype=np.float32), Labels.single(np.repeat([0, 1], 3)), 2)
-    assert not list(unknown_labels.groups(data, data.labels))
+    assert not list(left_out_labels.label_subsets(data, data.labels))
 
 
 def four_labels():
@@ -301,7 +304,7 @@ def test_a_note_says_why_no_classifier_without_some_labels_is_trained(monkeypatc
     train_run = ClassifierRun.train
 
     def refuse_without_held_out(run, plan, checkpoints):
-        if run.division.unseen is None and run.data.n_labels < 4:
+        if run.split.calibration is None and run.data.n_labels < 4:
             raise SettingError("dim", 7, "is too much")
         return train_run(run, plan, checkpoints)
 
@@ -318,7 +321,7 @@ def test_ctrl_c_while_labels_are_left_out_keeps_the_classifier(monkeypatch):
     train_run = ClassifierRun.train
 
     def interrupt_without_held_out(run, plan, checkpoints):
-        if run.division.unseen is None:
+        if run.split.calibration is None:
             interrupted_runs.append(run)
             raise KeyboardInterrupt
         return train_run(run, plan, checkpoints)

@@ -387,7 +387,7 @@ def test_a_model_of_a_table_also_reads_plain_lines_and_tables_of_other_formats(w
         "--label-column tags --set label-separator=; --epochs 30 --threads 1 --objective ova"
     )
     run("classify", "train.csv", *options, "--output", "m", "--test", "train.csv")
-    schema = classifier.load("m").known
+    schema = classifier.load("m").schema
     assert (
         schema.columns
         == read("train.csv", table=TableSettings(None, "tags", None, ";")).schema.columns

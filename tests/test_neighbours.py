@@ -165,7 +165,7 @@ def test_auto_takes_neighbours_that_help_and_all_works_with_them(tmp_path, optio
         broken = type(blended)(
             blended.objective,
             arrays,
-            blended.known,
+            blended.schema,
             blended.counts,
             blended.settings,
             blended.facts,

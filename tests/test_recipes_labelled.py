@@ -132,7 +132,7 @@ def test_classify_by_name_trains_on_one_part_and_scores_the_other(zoo, workdir):
     completed = run_command(workdir, "classify", "zoo", "--epochs", 30, "-o", "model", "--json")
     assert "test data: zoo:test" in completed.stderr
     assert '"accuracy": 1.0' in completed.stdout
-    assert classifier.load(workdir / "model").known.names == ["fish", "fowl", "beast"]
+    assert classifier.load(workdir / "model").schema.names == ["fish", "fowl", "beast"]
 
 
 def test_compare_scores_on_the_test_part_of_a_recipe(zoo, workdir):
@@ -277,7 +277,7 @@ def test_label_names_that_do_not_fit_are_left_out_with_a_warning(zoo, workdir, n
     (data_folder() / "xmc-base/zoo/output-items.txt").write_text(names)
     completed = run_command(workdir, "classify", "zoo", "--epochs", 1, "-o", "model")
     assert lines_with(completed.stderr, "warning: ", "output-items.txt", "their numbers")
-    assert classifier.load(workdir / "model").known.names is None
+    assert classifier.load(workdir / "model").schema.names is None
 
 
 GROUPS = """kind = "classes"

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from embedx.classification.detail import Detail, Predictions
+from embedx.classification.prediction_analysis import PredictionAnalysis, Predictions
 from embedx.evaluation import answers
 from embedx.labeled.data import Labels
 from embedx.report import (
@@ -110,7 +110,7 @@ def test_headlines_say_how_many_suggestions_are_right():
     def headlines(rows):
         labels = Labels.of_rows(rows)
         predicted = Predictions(top, probability, labels, np.arange(len(top)))
-        return Detail(predicted, counts).headlines
+        return PredictionAnalysis(predicted, counts).headlines
 
     assert headlines([[0], [0], [3], [2]]) == [
         "75 of 100 first suggestions are right.",

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from embedx import SkipGram, SoftmaxClassifier
-from embedx.classification.effects import check_given
+from embedx.classification.ineffective_settings import check_given
 from embedx.classification.objective_choice import new_objective
 from embedx.classification.settings import ClassifySettings
 from embedx.errors import EmbedxError, InapplicableError, Setting, SettingError

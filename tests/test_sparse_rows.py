@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from embedx import objectives
-from embedx.classification import classifier, sampled_rows
+from embedx.classification import classifier, sampled_minibatches
 from embedx.classification.objective_choice import RunSettings
 from embedx.classification.run import ClassifierRun
 from embedx.classification.settings import ClassifySettings
@@ -33,7 +33,7 @@ def mask_of(data, objective, sampler):
     """bool (rows, features): where a row has an example with the feature; everywhere if these are
     most features.
     """
-    rows = sampled_rows.examples_of_rows(
+    rows = sampled_minibatches.examples_of_rows(
         examples_of(data.features, data.labels), sampler, objective.n_rows(data.n_labels)
     )
     dense = data.features.toarray() != 0

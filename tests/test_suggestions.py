@@ -129,7 +129,7 @@ def test_suggestions_of_labels_by_number(tmp_path, capsys):
     (tmp_path / "other").write_text("2\t0\n1\t2\n")
     model = str(tmp_path / "m")
     invoke("classify", str(tmp_path / "train.txt"), "--output", model, "--quiet")
-    assert load(model).known.names is None
+    assert load(model).schema.names is None
     capsys.readouterr()
     test = ["--test", str(tmp_path / "test.txt"), "--predictions", str(tmp_path / "other")]
     invoke("eval", model, *test, "--json", "--quiet")

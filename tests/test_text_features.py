@@ -193,8 +193,8 @@ def test_a_model_reads_text_in_a_new_process_as_it_was_trained(tmp_path, monkeyp
         ClassifyRequest(train=["train.txt"], output=tmp_path / "m", typed=typed, quiet=True)
     )
     model = classifier.load("m")
-    assert len(model.known.text.hashes) > 0
-    features = read("train.txt", trained=model.known).features
+    assert len(model.schema.text.hashes) > 0
+    features = read("train.txt", trained=model.schema).features
     assert (
         features[:, :-1]
         != read_training("train.txt", text=TextFeatureSettings(char_ngrams="3")).features

@@ -14,7 +14,7 @@ import pytest
 from embedx.errors import DataError
 from embedx.runtime import locks
 from embedx.storage import folder as on_disk
-from embedx.storage.folder import check_output
+from embedx.storage.replacement import check_output, delete_leftovers
 from embedx.vectors import gensim_names, model, model_folder
 from embedx.vectors.lookup import UnknownWordError
 from embedx.vectors.names import shown_name
@@ -347,7 +347,7 @@ def test_a_folder_that_is_swept_before_it_is_locked_is_made_again(tmp_path, monk
     def sweep_first(folder, wait=True):
         if "partial" in folder.name and not swept:
             swept.append(folder)
-            on_disk.sweep(tmp_path / "m")
+            delete_leftovers(tmp_path / "m")
             assert not folder.exists()
         return lock(folder, wait)
 

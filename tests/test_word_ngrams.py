@@ -50,9 +50,9 @@ def test_pairs_of_words_are_left_out_where_held_out_rows_are_predicted_better(wr
     written(random_words(3000, np.random.default_rng(0)))
     invoke("classify", "rows.csv", "--output", "m", "--threads", "1")
     model = load("m")
-    assert model.known.text.settings["word_ngrams"] == 1
-    assert len(model.known.text.hashes) == 0
-    assert model.known.n_features == len(model.known.text.vocabulary)
+    assert model.schema.text.settings["word_ngrams"] == 1
+    assert len(model.schema.text.hashes) == 0
+    assert model.schema.n_features == len(model.schema.text.vocabulary)
     assert model.facts["chosen"]["word_ngrams"] == "from 500 held-out rows"
     log = capsys.readouterr().err
     assert lines_with(log, "word n-grams: 1, ", "from 500 held-out rows: P@1 ")
@@ -62,7 +62,7 @@ def test_pairs_of_words_are_left_out_where_held_out_rows_are_predicted_better(wr
 def test_pairs_of_words_are_kept_where_the_order_matters(written, capsys):
     written(phrases(1500, np.random.default_rng(0)))
     invoke("classify", "rows.csv", "--output", "m", "--threads", "1")
-    assert load("m").known.text.settings["word_ngrams"] == 2
+    assert load("m").schema.text.settings["word_ngrams"] == 2
     assert "word n-grams" not in capsys.readouterr().err
 
 
@@ -70,7 +70,7 @@ def test_a_number_of_words_that_is_given_stays(written):
     written(random_words(3000, np.random.default_rng(0)))
     invoke("classify", "rows.csv", "--output", "m", "--threads", "1", "--word-ngrams", "2")
     model = load("m")
-    assert model.known.text.settings["word_ngrams"] == 2
+    assert model.schema.text.settings["word_ngrams"] == 2
     assert "word_ngrams" not in model.facts["chosen"]
 
 
@@ -90,11 +90,11 @@ def test_the_estimator_chooses_as_the_command_line(written, tmp_path, rows, word
     by_command = load("m")
     labels, texts = zip(*table, strict=True)
     fitted = SoftmaxClassifier().fit(list(texts), labels)
-    text = fitted.classifier_.known.text
+    text = fitted.classifier_.schema.text
     assert text.settings["word_ngrams"] == word_ngrams
-    assert text.settings == by_command.known.text.settings
+    assert text.settings == by_command.schema.text.settings
     assert fitted.classifier_.facts["chosen"]["word_ngrams"] == "from 375 held-out rows"
     assert by_command.facts["chosen"]["word_ngrams"] == "from 375 held-out rows"
-    assert fitted.n_features_in_ == by_command.known.n_features
+    assert fitted.n_features_in_ == by_command.schema.n_features
     loaded = SoftmaxClassifier.load(fitted.save(tmp_path / "e"))
     assert loaded.predict(texts[:20]).tolist() == fitted.predict(texts[:20]).tolist()

@@ -21,7 +21,7 @@ from numpy import float32, float64, ndarray
 from scipy.special import expit
 
 from embedx.errors import DataError
-from embedx.storage.folder import REMEDY
+from embedx.storage.folder_files import REMEDY
 from embedx.storage.schema import Array
 
 ARRAYS = {"calibration": Array(("terms of calibration", "knots"), ("float64",))}

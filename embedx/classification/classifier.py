@@ -10,10 +10,10 @@ from scipy.sparse import csr_matrix, vstack
 
 from embedx.checks import whole_top_k
 from embedx.classification import calibration, decisions, model_folder
-from embedx.classification.familiarity import NONE
+from embedx.classification.familiarity import NONE_OF_THESE
 from embedx.classification.label_tree import CANDIDATES
 from embedx.classification.ranking import TRAIN_WITH_HELD_OUT, LabelRanking
-from embedx.classification.row_blocks import Best, all_rows
+from embedx.classification.row_blocks import Best, joined_blocks
 from embedx.errors import Reason, SettingError
 from embedx.evaluation.labels import (
     PROPENSITY_A,
@@ -56,7 +56,7 @@ class Classifier(LabelRanking):
             if self.has_several_labels:
                 return marks
             labels = self.label_names[np.maximum(ids, 0)].astype(object)
-            labels[ids == NONE] = None
+            labels[ids == NONE_OF_THESE] = None
             return labels
         if not self.has_several_labels:
             labels, _ = self.top_k(rows, 1, threads=threads)
@@ -69,8 +69,8 @@ class Classifier(LabelRanking):
         """The likeliest label of each row, int (n,), NONE where "none of these" is likelier; and
         the labels of probability above 1/2, int64 (n, n_labels).
         """
-        ids, p = all_rows(self.iter_top_k(features, CANDIDATES, threads=threads, abstain=True))
-        return ids[:, 0], self._indicator(ids, (p > 0.5) & (ids != NONE))
+        ids, p = joined_blocks(self.iter_top_k(features, CANDIDATES, threads=threads, abstain=True))
+        return ids[:, 0], self._indicator(ids, (p > 0.5) & (ids != NONE_OF_THESE))
 
     def _indicator(self, ids: ndarray, is_decided: ndarray) -> csr_matrix:
         """The indicator matrix of predicted labels, int64 (n, n_labels), from the best labels of
@@ -99,7 +99,7 @@ class Classifier(LabelRanking):
         """
         features = self.features_of(rows)
         k = min(whole_top_k(k), self.n_labels)
-        ids, p = all_rows(self.iter_top_k(features, k, threads=threads))
+        ids, p = joined_blocks(self.iter_top_k(features, k, threads=threads))
         return self.label_names[ids], p
 
     def predict_set(
@@ -125,7 +125,7 @@ class Classifier(LabelRanking):
 
         Raises `EmbedxError` for rows of another kind than those of the training data.
         """
-        return features_of(rows, self.known)
+        return features_of(rows, self.schema)
 
     # ---- decisions
 
@@ -182,7 +182,7 @@ class Classifier(LabelRanking):
         """
         min_probability = self.min_probability(threshold, coverage)
         n_best = k or self.max_labels(in_sets=coverage is not None)
-        ids, p = all_rows(self.iter_top_k(features, n_best, progress, threads))
+        ids, p = joined_blocks(self.iter_top_k(features, n_best, progress, threads))
         is_predicted = (p >= min_probability) & (p > 0)
         if coverage is None:
             is_predicted[self.unknown_rows(features)] = False
@@ -206,7 +206,7 @@ class Classifier(LabelRanking):
             return vstack([marks for _, marks in blocks], "csr").astype(np.int64)
 
         n_best = CANDIDATES if has_ranked_probabilities else 1
-        ids, p = all_rows(self.iter_top_k(features, n_best, threads=threads))
+        ids, p = joined_blocks(self.iter_top_k(features, n_best, threads=threads))
         is_decided = p > 0.5 if has_ranked_probabilities else ids >= 0
         return self._indicator(ids, is_decided)
 
@@ -230,7 +230,7 @@ class Classifier(LabelRanking):
             blocks = self.blocks(features, threads=threads, compute=log_p_of)
             return np.concatenate([log_p for _, log_p in blocks])
 
-        ids, best = all_rows(self.iter_top_k(features, self.n_labels, threads=threads))
+        ids, best = joined_blocks(self.iter_top_k(features, self.n_labels, threads=threads))
         p = np.zeros((len(best), self.n_labels), best.dtype)
         np.put_along_axis(p, ids, best, axis=1)
         with np.errstate(divide="ignore"):
@@ -326,7 +326,7 @@ class Classifier(LabelRanking):
                 self.label_sets(features, progress=progress, threads=threads)
             )
         else:
-            ids, _ = all_rows(self.iter_top_k(features, 1, progress, threads))
+            ids, _ = joined_blocks(self.iter_top_k(features, 1, progress, threads))
             predicted = Labels.single(ids[:, 0])
         measures |= f1_measures(predicted, labels)
         counts, _ = label_counts(predicted, labels, self.n_labels)
@@ -364,7 +364,7 @@ class Classifier(LabelRanking):
         """
         labels = known_labels(data.labels, self.trained_counts)
         kept = np.flatnonzero(labels.n_of_row)
-        ids, p = all_rows(self.iter_top_k(data.features[kept], min(k, self.n_labels)))
+        ids, p = joined_blocks(self.iter_top_k(data.features[kept], min(k, self.n_labels)))
         return labels.rows(kept), ids, p >= threshold
 
     # ---- the folder

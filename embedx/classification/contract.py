@@ -6,10 +6,10 @@ from typing import Any, Protocol
 
 from numpy import ndarray
 
+from embedx.classification.anchors import Anchor, SparseAnchor
 from embedx.classification.classifier import Classifier
 from embedx.classification.history import History
 from embedx.classification.settings import ClassifySettings
-from embedx.classification.start import Anchor, SparseAnchor
 from embedx.labeled.data import Labels
 from embedx.objectives.contract import Objective
 from embedx.runtime.memory import MemoryPlan
@@ -32,9 +32,9 @@ class TrainerInputs:
     sampler          the sampler that draws; with a search, the one for its warm-up
     search           settings of the search, if there is one
     pretrained       ids of words and their vectors, for the hidden layer
-    before           the classifier to continue from
-    anchor           pulls the parameters towards those of `before`; None if they are not kept near
-    optimizer_state  state of the optimizer of `before`, by table
+    previous         the classifier to continue from
+    anchor           pulls the parameters towards those of `previous`; None without a pull
+    optimizer_state  state of the optimizer of `previous`, by table
     is_distributed   whether a cluster trains in place of this machine
     """
 
@@ -47,7 +47,7 @@ class TrainerInputs:
     sampler: Sampler
     progress: Progress
     pretrained: tuple[ndarray, ndarray] | None = None
-    before: Classifier | None = None
+    previous: Classifier | None = None
     anchor: Anchor | SparseAnchor | None = None
     optimizer_state: Mapping[str, ndarray] = dataclasses.field(default_factory=dict)
     is_distributed: bool = False

@@ -28,7 +28,7 @@ import numpy as np
 from numpy import ndarray
 
 from embedx.errors import DataError, SettingError
-from embedx.storage.folder import REMEDY
+from embedx.storage.folder_files import REMEDY
 from embedx.storage.schema import Array
 
 ARRAYS = {"coverage": Array(("sums of coverage", "thresholds"), ("float64",))}

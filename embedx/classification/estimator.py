@@ -3,6 +3,11 @@ y).predict(X)`.
 
 It trains what `embedx classify` trains, with the same settings, and fits into pipelines, searches
 and cross-validation. Needs scikit-learn: `pip install "embedx[sklearn]"`.
+
+    estimator_settings.py  parameters to settings, with scikit-learn's defaults
+    estimator_inputs.py    X to features
+    estimator_labels.py    y, sample_weight and class_weight to labels and weights
+    linear_weights.py      coef_ and intercept_
 """
 
 import dataclasses
@@ -13,19 +18,44 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from numpy import float32, float64, ndarray
+from numpy import float64, ndarray
 from scipy.sparse import csr_matrix, issparse
 
-from embedx import checks, objectives
-from embedx.classification import familiarity, targets, word_ngrams
+from embedx import checks
+from embedx.classification import (
+    estimator_inputs,
+    estimator_labels,
+    familiarity,
+    linear_weights,
+    word_ngrams,
+)
 from embedx.classification.classifier import Classifier, load
-from embedx.classification.effects import check_given
-from embedx.classification.label_tree import LabelTree, weights_of
+from embedx.classification.continued_training import SPARSE_SETTINGS, check_weights
+from embedx.classification.estimator_settings import (
+    OTHER_NAMES,
+    PARAMETERS,
+    given_settings_of,
+    is_for_lbfgs,
+    objective_for,
+    seed_of,
+    settings_of_lbfgs,
+)
+from embedx.classification.ineffective_settings import check_given
 from embedx.classification.label_weights import is_sparse_or_tree
-from embedx.classification.objective_choice import RunSettings, default_objective, new_objective
+from embedx.classification.objective_choice import RunSettings
 from embedx.classification.problem import given_names, has_softmax
-from embedx.classification.row_blocks import all_rows
-from embedx.classification.run import ClassifierRun, TrainedClassifier
+from embedx.classification.row_blocks import joined_blocks
+from embedx.classification.run import ClassifierRun
+from embedx.classification.scikit_learn import (
+    BaseEstimator,
+    ClassifierMixin,
+    ConvergenceWarning,
+    check_classification_targets,
+    check_is_fitted,
+    column_or_1d,
+    effective_n_jobs,
+    type_of_target,
+)
 from embedx.classification.settings import (
     DENSE,
     EUCLIDEAN,
@@ -33,60 +63,20 @@ from embedx.classification.settings import (
     STEP_SETTINGS,
     ClassifySettings,
 )
-from embedx.classification.start import SPARSE_SETTINGS, check_weights
+from embedx.classification.trained_classifier import TrainedClassifier
 from embedx.engine.settings import check_stopping
-from embedx.labeled.data import DataSchema, Labeled, Labels, TextSchema
-from embedx.labeled.files import MemoryBudget
-from embedx.labeled.records import (
-    are_texts,
-    check_texts,
-    features_of,
-    features_of_numbers,
-    records_of,
-)
-from embedx.labeled.words import TextFeatureSettings, text_features
+from embedx.labeled.data import DataSchema, Labeled
 from embedx.objectives.contract import Objective
 from embedx.optimizers.lbfgs import Lbfgs
-from embedx.parameters import check_names, fields_of, python_names, signature, typed_settings
+from embedx.parameters import check_names, python_names, signature
 from embedx.runtime.progress import reporter
 from embedx.storage.schema import check_can_be_saved
 from embedx.training import life
-
-try:
-    from joblib import effective_n_jobs
-    from sklearn.base import BaseEstimator, ClassifierMixin
-    from sklearn.exceptions import ConvergenceWarning
-    from sklearn.utils.multiclass import check_classification_targets, type_of_target
-    from sklearn.utils.validation import (
-        _check_sample_weight,
-        check_is_fitted,
-        column_or_1d,
-        validate_data,
-    )
-except ImportError as error:
-    raise ImportError(
-        'embedx.SoftmaxClassifier needs scikit-learn 1.6 or later: pip install "embedx[sklearn]"'
-    ) from error
 
 if TYPE_CHECKING:
     from typing import Unpack
 
     from embedx.classification.parameters import ClassifierParameters
-
-# lbfgs is the default up to these numbers of weights, features × output rows (a few hundred
-# megabytes for fifty tables), and of multiplications per pass, values × output rows (a few seconds
-# for ten passes).
-MAX_WEIGHTS_FOR_LBFGS = 5_000_000
-MAX_PRODUCTS_FOR_LBFGS = 1_000_000_000
-# scikit-learn's names, and one for `--score`, because `score` is a method.
-OTHER_NAMES = {"seed": "random_state", "threads": "n_jobs", "score": "score_function"}
-# Settings of data in files.
-FILE_SETTINGS = {"unseen", "pretrained", "validation_labels"}
-FIELDS = fields_of(ClassifySettings, is_of_words=False)
-PARAMETERS: dict[str, Any] = {
-    name: None for name in FIELDS if name not in {*OTHER_NAMES, *FILE_SETTINGS}
-}
-PARAMETERS |= {"score_function": None, "random_state": None, "n_jobs": None, "verbose": False}
 
 
 class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -178,19 +168,20 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         when training diverges even at lower rates: the last good parameters, if any, are kept.
         Ctrl-C keeps the classifier so far and is raised again.
         """
-        check_stopping(self._typed_settings())
+        given = given_settings_of(self)
+        check_stopping(given)
         X, y = self._set_data_attributes(X, y)
-        seed = self._next_seed()
-        data, reason = self._choose_ngrams(self._labeled(X, y, sample_weight), seed)
+        seed = seed_of(self.random_state)
+        data, reason = self._choose_ngrams(self._labeled(X, y, sample_weight), given, seed)
         self._text = data.schema.text
         self.n_features_in_ = data.n_features
         self.n_iter_ = 0
-        objective = self._new_objective(data)
-        chosen: dict[str, Any] = {"seed": seed}
-        if self._is_for_lbfgs(objective, data):
-            chosen |= self._settings_of_lbfgs(data)
+        objective = objective_for(self.objective, given, data)
+        overrides: dict[str, Any] = {"seed": seed}
+        if is_for_lbfgs(given, objective, data):
+            overrides |= settings_of_lbfgs(given, data)
         origins = {} if reason is None else {"word_ngrams": reason}
-        return self._train(data, objective, chosen, None, origins)
+        return self._train(data, objective, given, overrides, None, origins)
 
     @python_names(OTHER_NAMES)
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
@@ -212,32 +203,36 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             X, y = self._set_data_attributes(X, y, classes)
             self.n_iter_ = 0
         else:
-            X, _ = familiarity.split(self._as_in_training(X), self.n_features_in_)
-            X, y = self._validated(X, y, reset=False)
+            X = estimator_inputs.features_by_schema(self, X, self.classifier_.schema)
+            X, _ = familiarity.split_unknown_words(X, self.n_features_in_)
+            X, y = estimator_inputs.validated(self, X, y, reset=False)
         self._check_classes(classes, is_first)
         self._check_partial_fit(is_first)
         data = self._labeled(X, y, sample_weight)
-        chosen = {
+        given = given_settings_of(self)
+        overrides = {
             "epochs": 1,
             "weights": DENSE,
             "time_budget": None,
             "validation": None,
             "calibration": 0.0,
             "schedule": self.schedule or "constant",
-            "seed": self._next_seed() + self.n_iter_,
+            "seed": seed_of(self.random_state) + self.n_iter_,
         }
         if is_first:
-            return self._train(data, self._new_objective(data), chosen, None)
+            objective = objective_for(self.objective, given, data)
+            return self._train(data, objective, given, overrides, None)
         # The reader of the first training is kept.
         classifier = self.classifier_
-        data = dataclasses.replace(data, known=classifier.known)
-        chosen["score"] = EUCLIDEAN if classifier.by_distance else INNER_PRODUCT
-        chosen["scaling"] = classifier.settings["scaling"]
+        data = dataclasses.replace(data, source_schema=classifier.schema)
+        overrides["score"] = EUCLIDEAN if classifier.by_distance else INNER_PRODUCT
+        overrides["scaling"] = classifier.settings["scaling"]
         if classifier.has_sparse_weights:
             check_weights(classifier, None)
             kept = ("weights", "optimizer", *SPARSE_SETTINGS)
-            chosen |= {"epochs": None, **{name: classifier.settings[name] for name in kept}}
-        return self._train(data, classifier.objective, chosen, self._trained or classifier)
+            overrides |= {"epochs": None, **{name: classifier.settings[name] for name in kept}}
+        start = self._trained or classifier
+        return self._train(data, classifier.objective, given, overrides, start)
 
     def _check_classes(self, classes: Any, is_first: bool) -> None:
         """Raise ValueError if `classes` are not those of all calls of `partial_fit`."""
@@ -273,30 +268,32 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self,
         data: Labeled,
         objective: Objective,
-        chosen: dict[str, Any],
+        given: Mapping[str, Any],
+        overrides: Mapping[str, Any],
         start: TrainedClassifier | Classifier | None,
         origins: Mapping[str, str] | None = None,
     ) -> Self:
-        """Train by the parameters and, above them, the `chosen` settings; None is a default.
+        """Train by settings.
 
-        origins  the reasons of what was chosen for the features
+        given      those of the parameters
+        overrides  settings in place of given ones; None is a default
+        origins    the reasons of what was chosen for the features
         """
-        typed = self._typed_settings()
-        options = {**typed, "threads": self._threads, **chosen}
+        options = {**given, "threads": self._threads, **overrides}
         options = {name: value for name, value in options.items() if value is not None}
         if not self._text:
             options.setdefault("scaling", "none")
         settings = ClassifySettings.from_options(options)
         # Those of steps may be meant for `partial_fit` after a fit by lbfgs.
-        checked = {name: value for name, value in typed.items() if name not in STEP_SETTINGS}
+        checked = {name: value for name, value in given.items() if name not in STEP_SETTINGS}
         check_given(checked, settings, objective)
         by_lbfgs = settings.optimizer == Lbfgs.name
         if by_lbfgs:
             # Parameters have the type of the features.
             data = dataclasses.replace(data, features=data.features.astype(float64))
         with reporter(self.verbose, OTHER_NAMES) as progress:
-            wanted = RunSettings(objective, settings, options, given_names(typed))
-            run = ClassifierRun(data, wanted, progress, start=start)
+            run_settings = RunSettings(objective, settings, options, given_names(given))
+            run = ClassifierRun(data, run_settings, progress, start=start)
             run.origins |= origins or {}
             trained = life.train_model(run)
         self._keep(trained, data.is_sparse)
@@ -324,68 +321,10 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._trained: TrainedClassifier | None = dataclasses.replace(trained, outcome=outcome)
         self.n_iter_ += round(outcome.epochs)
 
-    def _typed_settings(self) -> dict[str, Any]:
-        """The settings among the parameters that are not None.
-
-        Strings are read as on the command line.
-        """
-        parameters = self.get_params(deep=False)
-        if isinstance(self.class_weight, Mapping):
-            # Row weights include it.
-            del parameters["class_weight"]
-        parameters["score"] = self.score_function
-        return typed_settings(parameters, FIELDS)
-
-    def _new_objective(self, data: Labeled) -> Objective:
-        """The objective that is named, or the default one for the data."""
-        options = self._typed_settings()
-        name = self.objective
-        if name is None:
-            name, defaults = default_objective(data, options, of_logistic_regression=True)
-            options = {**defaults, **options}
-        objectives.check_applies(options, name)
-        return new_objective(objectives.find(name), options)
-
-    def _settings_of_lbfgs(self, data: Labeled) -> dict[str, Any]:
-        """The settings of training by lbfgs, as far as they are not given."""
-        chosen: dict[str, Any] = {"optimizer": Lbfgs.name}
-        if self.calibration is None:
-            chosen["calibration"] = 0.0
-        if self.l2 is None:
-            total_weight = len(data) if data.weights is None else data.weights.sum()
-            chosen["l2"] = 1 / float(total_weight)
-        return chosen
-
-    def _is_for_lbfgs(self, objective: Objective, data: Labeled) -> bool:
-        """Whether lbfgs is given, or the default."""
-        if self.optimizer is not None:
-            return bool(self.optimizer == Lbfgs.name)
-        return self._can_take_lbfgs(objective) and _is_small(objective, data)
-
-    def _can_take_lbfgs(self, objective: Objective) -> bool:
-        """Whether all rows are scored, and no parameter of training by steps is given."""
-        scores_all = objective.candidates[0] == "all" and self.sampler in (None, "all")
-        has_dense_rows = self.labels != "one" and not is_sparse_or_tree(self.weights)
-        parameters_of_steps = self._typed_settings().keys() & {
-            *STEP_SETTINGS,
-            "hidden",
-            "score",
-            "time_budget",
-        }
-        return scores_all and has_dense_rows and not parameters_of_steps
-
     @property
     def _threads(self) -> int:
         """The number of threads that `n_jobs` stands for."""
         return int(effective_n_jobs(self.n_jobs))
-
-    def _next_seed(self) -> int:
-        """The seed of a run; each call draws another one if `random_state` is a RandomState."""
-        if self.random_state is None:
-            return ClassifySettings.seed
-        if isinstance(self.random_state, numbers.Integral):
-            return int(self.random_state)
-        return int(self.random_state.randint(2**31))
 
     # ---- the folder
 
@@ -395,20 +334,20 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         It has no pickles.
         """
         check_is_fitted(self)
-        parameters = self._typed_settings()
+        parameters = given_settings_of(self)
         parameters.pop("score", None)
         others = ("objective", "score_function", "n_jobs", "verbose")
         parameters |= {name: getattr(self, name) for name in others}
         if isinstance(self.random_state, numbers.Integral):
             parameters["random_state"] = int(self.random_state)
-        kept = {
+        recorded = {
             "parameters": parameters,
             "classes": self.classes_.dtype.str,
             "n_iter": self.n_iter_,
             "is_multilabel": self._is_multilabel,
             "has_sparse_labels": self._has_sparse_labels,
         }
-        facts = {**self.classifier_.facts, "estimator": kept}
+        facts = {**self.classifier_.facts, "estimator": recorded}
         return dataclasses.replace(self.classifier_, facts=facts).save(folder, overwrite)
 
     @classmethod
@@ -416,20 +355,20 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """The classifier in a model folder, also one of `embedx classify`. Raises `EmbedxError`."""
         with python_names(OTHER_NAMES):
             classifier = load(folder)
-        known = classifier.known
+        schema = classifier.schema
         recorded = classifier.facts.pop("estimator", {})
         parameters = {"objective": classifier.objective.name, **recorded.get("parameters", {})}
         estimator = cls(**parameters)
         estimator.classifier_ = classifier
         estimator._trained = None
-        estimator._text = known.text
+        estimator._text = schema.text
         estimator._is_multilabel = recorded.get("is_multilabel", classifier.has_several_labels)
         estimator._has_sparse_labels = recorded.get("has_sparse_labels", estimator._is_multilabel)
         estimator.n_iter_ = recorded.get("n_iter", 0)
-        estimator.n_features_in_ = known.n_features
-        estimator.classes_ = targets.classes_of(classifier, recorded.get("classes"))
-        if known.feature_names is not None:
-            estimator.feature_names_in_ = np.array(known.feature_names, object)
+        estimator.n_features_in_ = schema.n_features
+        estimator.classes_ = estimator_labels.classes_of(classifier, recorded.get("classes"))
+        if schema.feature_names is not None:
+            estimator.feature_names_in_ = np.array(schema.feature_names, object)
         return estimator
 
     # ---- labels
@@ -442,8 +381,8 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         classes  all labels, if they are not those of y
         """
-        X, self._text = _with_words_counted(X)
-        X, y = self._validated(X, y, reset=True)
+        X, self._text = estimator_inputs.counted_texts(X)
+        X, y = estimator_inputs.validated(self, X, y, reset=True)
         checks.require(checks.wrong_sparse(y), "y", "build the matrix anew")
         check_classification_targets(y)
         self._is_multilabel = type_of_target(y) == "multilabel-indicator"
@@ -453,27 +392,17 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return X, y
         y = column_or_1d(y, warn=True)
         if classes is None:
-            self.classes_ = _classes_of(y)
+            self.classes_ = estimator_labels.training_classes(y)
         else:
             self.classes_ = np.unique(classes)
         return X, y
 
-    def _validated(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Any]:
-        """Features and labels, checked by scikit-learn.
-
-        reset  whether their number of features, and names, are those of the model from now on
-        """
-        features, labels = validate_data(
-            self, X, y, accept_sparse="csr", dtype=float32, multi_output=True, reset=reset
-        )
-        return features, labels
-
     def _labeled(self, X: Any, y: Any, sample_weight: Any) -> Labeled:
         """Checked rows and labels as training takes them."""
         n_labels = len(self.classes_)
-        names = None if self._is_multilabel else targets.names_of(self.classes_)
+        names = None if self._is_multilabel else estimator_labels.names_of(self.classes_)
         check_can_be_saved(names or [], "y")
-        known = DataSchema(
+        schema = DataSchema(
             X.shape[1],
             n_labels,
             names,
@@ -481,11 +410,14 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             by_name=names is not None,
             feature_names=self._feature_names,
         )
-        labels = self._labels_of(y)
-        weights = self._row_weights(labels, sample_weight, X)
-        data = Labeled(self._features(X), labels, n_labels, known, weights)
-        known = dataclasses.replace(known, has_empty_first_column=data.has_empty_first_column)
-        return dataclasses.replace(data, known=known)
+        labels = estimator_labels.labels_of(y, self.classes_, is_multilabel=self._is_multilabel)
+        weights = estimator_labels.row_weights(
+            sample_weight, self.class_weight, X, labels, self.classes_
+        )
+        features = estimator_inputs.for_training(X, has_hidden=bool(self.hidden))
+        data = Labeled(features, labels, n_labels, schema, weights)
+        schema = dataclasses.replace(schema, has_empty_first_column=data.has_empty_first_column)
+        return dataclasses.replace(data, source_schema=schema)
 
     @property
     def _feature_names(self) -> list[str] | None:
@@ -493,29 +425,6 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if not hasattr(self, "feature_names_in_"):
             return None
         return [*map(str, self.feature_names_in_)]
-
-    def _row_weights(self, labels: Labels, sample_weight: Any, X: Any) -> ndarray | None:
-        """The weights of rows, float64 (n,); None if all rows weigh the same.
-
-        They are `sample_weight` times the weights of the rows' labels, if `class_weight` has any.
-        """
-        weights = _weights(sample_weight, X)
-        if not isinstance(self.class_weight, Mapping):
-            return weights
-        class_weights = targets.weights_by_class(labels, self.class_weight, self.classes_)
-        weights = class_weights if weights is None else weights * class_weights
-        if not weights.any():
-            raise ValueError("class_weight: all weights are zero")
-        return weights
-
-    def _labels_of(self, y: Any) -> Labels:
-        """The labels by their places in `classes_`. Raises ValueError for others."""
-        if not self._is_multilabel:
-            return targets.labels_by_class(column_or_1d(y), self.classes_)
-        if y.shape[1] != len(self.classes_):
-            raise ValueError(f"y has {y.shape[1]} columns for {len(self.classes_)} labels")
-        checks.require(checks.wrong_sparse(y), "y", "build the matrix anew")
-        return Labels.of_matrix(y)
 
     # ---- prediction
 
@@ -535,17 +444,17 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             classes, _ = self.top_k(X, 1)
             return classes[:, 0]
         labels = self.classifier_.decided_labels(
-            self._checked(X), self._has_independent_labels, self._threads
+            self._features_of(X), self._has_independent_labels, self._threads
         )
         return labels if self._has_sparse_labels else labels.toarray()
 
     def _predicted_or_none(self, X: Any) -> ndarray | csr_matrix:
         """`predict` with `abstain`."""
-        ids, marks = self.classifier_.decided_or_none(self._checked(X), self._threads)
+        ids, marks = self.classifier_.decided_or_none(self._features_of(X), self._threads)
         if self._is_multilabel:
             return marks if self._has_sparse_labels else marks.toarray()
         classes = self.classes_[np.maximum(ids, 0)].astype(object)
-        classes[ids == familiarity.NONE] = None
+        classes[ids == familiarity.NONE_OF_THESE] = None
         return classes
 
     def predict_proba(self, X: Any) -> ndarray:
@@ -560,7 +469,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """The log of the probability of each class, (n, n_classes)."""
         check_is_fitted(self)
         return self.classifier_.log_probabilities(
-            self._checked(X), self._is_multilabel, self._threads
+            self._features_of(X), self._is_multilabel, self._threads
         )
 
     @python_names(OTHER_NAMES)
@@ -573,7 +482,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         softmax of these, and for several labels under an objective that gives each a probability by
         itself; else log-probabilities.
         """
-        X = self._checked(X)
+        X = self._features_of(X)
         blocks = self.classifier_.blocks(X, threads=self._threads, compute=self._decisions)
         return np.concatenate([scores for _, scores in blocks])
 
@@ -583,9 +492,9 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         Both are (n, min(k, n_classes)). Where there is a tree, they are those that it finds.
         """
-        X = self._checked(X)
+        X = self._features_of(X)
         k = min(checks.whole_top_k(k), len(self.classes_))
-        ids, p = all_rows(self.classifier_.iter_top_k(X, k, threads=self._threads))
+        ids, p = joined_blocks(self.classifier_.iter_top_k(X, k, threads=self._threads))
         return self.classes_[ids], p
 
     @python_names(OTHER_NAMES)
@@ -598,51 +507,23 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Needs rows held out of training: `calibration` or `validation`. Without threshold and
         coverage, those of the best F1.
         """
-        X = self._checked(X)
+        X = self._features_of(X)
         return self.classifier_.label_sets(
             X, threshold=threshold, coverage=coverage, threads=self._threads
         )
 
-    def _checked(self, X: Any) -> Any:
-        """Features to predict from."""
+    def _features_of(self, X: Any) -> Any:
+        """The features to predict from."""
         check_is_fitted(self)
-        features = self._as_in_training(X)
-        if features is not X:  # of texts, as they are read from files
-            return features
-        return self._features(
-            validate_data(self, X, accept_sparse="csr", dtype=float32, reset=False)
-        )
+        return estimator_inputs.features_to_predict(self, X, self.classifier_.schema)
 
-    def _as_in_training(self, X: Any) -> Any:
-        """The features of texts and of the columns of a table, as in training; other X as it is."""
-        known = self.classifier_.known
-        columns = known.columns
-        is_text = known.text is not None and are_texts(X)
-        if is_text or (columns is not None and records_of(X) is not None):
-            return features_of(X, known)
-        _check_form(X)
-        if columns is None or columns.text:
-            return X
-        numbers = validate_data(self, X, dtype=float64, reset=False, ensure_all_finite="allow-nan")
-        return features_of_numbers(numbers, columns)
-
-    def _choose_ngrams(self, data: Labeled, seed: int) -> word_ngrams.Choice:
+    def _choose_ngrams(
+        self, data: Labeled, given: Mapping[str, Any], seed: int
+    ) -> word_ngrams.Choice:
         """The data with pairs of words as features or without, as `embedx classify` chooses."""
         with reporter(self.verbose, OTHER_NAMES) as progress:
-            options = {**self._typed_settings(), "seed": seed}
+            options = {**given, "seed": seed}
             return word_ngrams.choose(data, self.objective, options, progress)
-
-    def _features(self, X: Any) -> Any:
-        """Checked features for the engine, in writable arrays; sparse with a hidden layer."""
-        if not (self.hidden or issparse(X)):
-            X = np.ascontiguousarray(X)
-            return X if X.flags.writeable else X.copy()
-        X = csr_matrix(X)
-        is_writeable = all(part.flags.writeable for part in (X.data, X.indices, X.indptr))
-        if not (is_writeable and X.has_canonical_format):
-            X = X.copy()
-            X.sum_duplicates()
-        return X
 
     @property
     def _scores_are_softmax(self) -> bool:
@@ -679,85 +560,22 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         by other linear classifiers.
         """
         check_is_fitted(self)
-        if "hidden" in self.classifier_.arrays:
-            raise AttributeError("coef_: with a hidden layer scores are not linear in the features")
-        if self.classifier_.by_distance:
-            raise AttributeError("coef_: scores by distance are not linear in the features")
-        if not self.classifier_.has_sparse_weights:
-            return self._per_class(self.classifier_.arrays["output"])
-        return weights_of(self._single_level(), len(self.classes_), self.n_features_in_)
+        return linear_weights.coefficients(
+            self.classifier_, is_binary_softmax=self._is_binary_softmax
+        )
 
     @property
     def intercept_(self) -> ndarray:
         """The biases, one for each row of `coef_`; zeros if there are none."""
         check_is_fitted(self)
-        arrays = self.classifier_.arrays
-        if self.classifier_.has_sparse_weights:
-            self._check_no_label_tree()
-            no_features = csr_matrix((1, self.n_features_in_), dtype=float32)
-            return self.classifier_.scores(no_features)[0]
-        if "bias" in arrays:
-            return self._per_class(arrays["bias"])
-        return self._per_class(np.zeros(len(arrays["output"])))
-
-    def _single_level(self) -> LabelTree:
-        """The sparse weights of all labels, which are in no tree."""
-        self._check_no_label_tree()
-        return self.classifier_.trees[0]
-
-    def _check_no_label_tree(self) -> None:
-        """Raise AttributeError for labels in a tree."""
-        if self.classifier_.has_label_tree:
-            raise AttributeError(
-                "coef_, intercept_: in a tree, scores of labels also depend on the nodes above them"
-            )
-
-    def _per_class(self, rows: ndarray) -> ndarray:
-        """Weights or biases of the output rows; for two classes of a softmax their difference."""
-        if self._has_two_classes and self._scores_are_softmax:
-            return rows[1:] - rows[:1]
-        return rows
-
-
-def _check_form(X: Any) -> None:
-    """Raise an error for a text in place of a list, and for a broken sparse matrix."""
-    checks.require(checks.wrong_sparse(X), "X", "build the matrix anew")
-    if isinstance(X, str):
-        raise ValueError(f"X is the text {X[:40]!r}; give a list of texts")
-
-
-def _with_words_counted(X: Any) -> tuple[Any, TextSchema | None]:
-    """Training texts as counts of their words and pairs of words, and how these were counted;
-    other X as it is, and None.
-    """
-    _check_form(X)
-    if not are_texts(X):
-        return X, None
-    check_texts(X)
-    words = text_features(TextFeatureSettings(), MemoryBudget("X"), None)
-    words.add(X)
-    return words.finish()
-
-
-def _classes_of(y: ndarray) -> ndarray:
-    """The labels of rows, sorted, without the empty ones."""
-    has_label = targets.has_label(y)
-    n_empty = np.count_nonzero(~has_label)
-    if n_empty:
-        warnings.warn(
-            f"{n_empty:,} of {len(y):,} training rows have no label and are not trained on",
-            # the caller of `fit`
-            stacklevel=5,
+        return linear_weights.intercepts(
+            self.classifier_, is_binary_softmax=self._is_binary_softmax
         )
-    return np.unique(y[has_label])
 
-
-def _is_small(objective: Objective, data: Labeled) -> bool:
-    """Whether lbfgs takes little memory and time."""
-    n_rows = objective.n_rows(data.n_labels)
-    n_values = data.features.nnz if data.is_sparse else data.features.size
-    has_few_weights = data.n_features * n_rows <= MAX_WEIGHTS_FOR_LBFGS
-    return has_few_weights and n_values * n_rows <= MAX_PRODUCTS_FOR_LBFGS
+    @property
+    def _is_binary_softmax(self) -> bool:
+        """Whether there are two classes, whose probabilities are a softmax of the scores."""
+        return self._has_two_classes and self._scores_are_softmax
 
 
 def _as_float64(arrays: Mapping[str, ndarray]) -> dict[str, ndarray]:
@@ -766,15 +584,3 @@ def _as_float64(arrays: Mapping[str, ndarray]) -> dict[str, ndarray]:
         name: array.astype(float64) if array.dtype.kind == "f" else array
         for name, array in arrays.items()
     }
-
-
-def _weights(sample_weight: Any, X: Any) -> ndarray | None:
-    """float64 (n,): checked weights; None if all rows weigh the same."""
-    if sample_weight is None:
-        return None
-    weights: ndarray = _check_sample_weight(
-        sample_weight, X, dtype=float64, ensure_non_negative=True
-    )
-    if not weights.any():
-        raise ValueError("sample_weight: all weights are zero")
-    return weights

@@ -13,7 +13,7 @@ from embedx.optimizers.contract import PER_ROW, STATELESS, UpdateRule
 MAX_STATE = 1e38
 # Initial accumulator of the hidden layer where scores are distances, in gradients of one positive:
 # much smaller gradients are rounding errors.
-LEAST_OF_HIDDEN = 1e-3
+MIN_HIDDEN_GRADIENT = 1e-3
 
 
 def weighted_counts(labels: Labels, weights: ndarray, counts: ndarray) -> ndarray:
@@ -26,7 +26,7 @@ def weighted_counts(labels: Labels, weights: ndarray, counts: ndarray) -> ndarra
     return np.bincount(labels.ids, weights[labels.row_of_id], len(counts))
 
 
-def first_biases(
+def initial_biases(
     objective: Objective, bias: str, counts: ndarray, n: int, noise: ndarray
 ) -> ndarray:
     """The biases that training starts from, float32 (n_rows,).
@@ -41,7 +41,7 @@ def first_biases(
     return np.asarray(objective.initial_bias(p, noise), float32)
 
 
-def first_state(
+def initial_state(
     settings: ClassifySettings, optimizer: UpdateRule, examples: Examples, batch_size: int
 ) -> float:
     """Initial state of the optimizer, for each weight of an output row or for each row.
@@ -70,7 +70,7 @@ def first_state(
     return float(min(coefficient**2 * squared_length, MAX_STATE))
 
 
-def first_hidden_state(
+def initial_hidden_state(
     settings: ClassifySettings, optimizer: UpdateRule, examples: Examples, batch_size: int
 ) -> float:
     """Initial state of the optimizer for the hidden layer; 0 unless scores are distances.
@@ -88,7 +88,7 @@ def first_hidden_state(
     if optimizer.keeps != PER_ROW:
         squared_hidden /= settings.hidden
     n_summed = n if settings.gradient_scale == "sum" else 1
-    coefficient = 2 * LEAST_OF_HIDDEN * n_summed / batch_size
+    coefficient = 2 * MIN_HIDDEN_GRADIENT * n_summed / batch_size
     return float(min(coefficient**2 * squared_hidden * squares / max(n_values, 1.0), MAX_STATE))
 
 

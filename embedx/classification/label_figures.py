@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from embedx.classification.detail import Detail
 from embedx.classification.label_frames import confusion_of
+from embedx.classification.prediction_analysis import PredictionAnalysis
 from embedx.errors import check_kind
 from embedx.evaluation.answers import BINS
 from embedx.pages import figures
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 MIN_SHARE_BETWEEN_NAMES = 0.05
 
 
-def figure(detail: Detail, kind: str, name: str, ax: "Axes | None") -> "Axes":
+def figure(analysis: PredictionAnalysis, kind: str, name: str, ax: "Axes | None") -> "Axes":
     """The Axes with a figure of that kind. Raises `EmbedxError` for an unknown kind.
 
     name  name of the classifier
     """
     check_kind(kind, ("differences", *FIGURES))
-    return FIGURES[kind](detail, figures.as_text(name), ax)
+    return FIGURES[kind](analysis, figures.as_text(name), ax)
 
 
 def differences(intervals: Mapping[str, Interval], title: str, ax: "Axes | None") -> "Axes":
@@ -37,12 +37,12 @@ def differences(intervals: Mapping[str, Interval], title: str, ax: "Axes | None"
     return ax
 
 
-def coverage(detail: Detail, name: str, ax: "Axes | None") -> "Axes":
+def coverage(analysis: PredictionAnalysis, name: str, ax: "Axes | None") -> "Axes":
     """Accuracy of the accepted rows against their share, with the thresholds as points."""
     ax = figures.axes_for(ax)
-    _, covered, accuracy = detail.coverage
+    _, covered, accuracy = analysis.coverage
     (line,) = ax.plot(covered, accuracy, label=name)
-    points = [row for row in detail.thresholds if row.coverage > 0]
+    points = [row for row in analysis.thresholds if row.coverage > 0]
     ax.plot(
         [row.coverage for row in points],
         [row.accuracy for row in points],
@@ -60,10 +60,10 @@ def coverage(detail: Detail, name: str, ax: "Axes | None") -> "Axes":
     return ax
 
 
-def thresholds(detail: Detail, name: str, ax: "Axes | None") -> "Axes":
+def thresholds(analysis: PredictionAnalysis, name: str, ax: "Axes | None") -> "Axes":
     """Coverage and accuracy against the threshold."""
     ax = figures.axes_for(ax)
-    threshold, covered, accuracy = detail.coverage
+    threshold, covered, accuracy = analysis.coverage
     (line,) = ax.plot(threshold, accuracy, label=f"{name}: share that is correct")
     ax.plot(
         threshold,
@@ -77,10 +77,10 @@ def thresholds(detail: Detail, name: str, ax: "Axes | None") -> "Axes":
     return ax
 
 
-def reliability(detail: Detail, name: str, ax: "Axes | None") -> "Axes":
+def reliability(analysis: PredictionAnalysis, name: str, ax: "Axes | None") -> "Axes":
     """Bars of the share that is correct, and points at the mean probability, by probability."""
     ax = figures.axes_for(ax)
-    bins = detail.reliability
+    bins = analysis.reliability
     used = np.flatnonzero(bins.n)
     starts = used / BINS
     ax.bar(starts, bins.accuracy[used], 1 / BINS, align="edge", alpha=0.4, edgecolor="white")
@@ -91,17 +91,17 @@ def reliability(detail: Detail, name: str, ax: "Axes | None") -> "Axes":
     return ax
 
 
-def confusion(detail: Detail, name: str, ax: "Axes | None") -> "Axes":
+def confusion(analysis: PredictionAnalysis, name: str, ax: "Axes | None") -> "Axes":
     """The heatmap of labels and first predictions, as shares of each label's rows."""
-    matrix = confusion_of(detail)
+    matrix = confusion_of(analysis)
     n_of_label = np.maximum(matrix.n_of_label, 1)[:, None]
-    names = detail.names_of(matrix.labels)
+    names = analysis.names_of(matrix.labels)
     ax = figures.heatmap(matrix.rows / n_of_label, names, "share of the label's rows", ax)
     ax.set_title(name)
     return ax
 
 
-FIGURES: Mapping[str, Callable[[Detail, str, "Axes | None"], "Axes"]] = {
+FIGURES: Mapping[str, Callable[[PredictionAnalysis, str, "Axes | None"], "Axes"]] = {
     "coverage": coverage,
     "thresholds": thresholds,
     "reliability": reliability,

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from embedx.classification import detail as details, label_figures, label_frames
+from embedx.classification import label_figures, label_frames, prediction_analysis
 from embedx.classification.classifier import Classifier, load
-from embedx.classification.detail import Detail
+from embedx.classification.prediction_analysis import PredictionAnalysis
 from embedx.classification.suggestions import read_suggestions
 from embedx.errors import InapplicableError
 from embedx.evaluation import statistics
@@ -57,7 +57,7 @@ class LabelTests:
         return read_test(
             self.test,
             self.labels,
-            trained=model.known,
+            trained=model.schema,
             progress=progress,
             table=self.table,
             names_new_labels=self.predictions is not None,
@@ -79,7 +79,7 @@ class RowsInMemory:
         return labelled_rows(
             self.rows,
             self.labels,
-            trained=model.known,
+            trained=model.schema,
             table=self.table,
             names_new_labels=self.predictions is not None,
         )
@@ -93,7 +93,7 @@ class LabelReport(Metrics):
     sides        their names, that of the classifier first
     metrics      those of each side
     differences  of two sides: how much higher the first scores, paired by rows
-    detail       details of the predictions, for a single classifier
+    analysis     details of the predictions, for a single classifier
     """
 
     def __init__(
@@ -101,28 +101,28 @@ class LabelReport(Metrics):
         sides: Sequence[str],
         metrics: Sequence[Metrics],
         differences: Mapping[str, Estimate] | None = None,
-        detail: Detail | None = None,
+        analysis: PredictionAnalysis | None = None,
     ) -> None:
         super().__init__(metrics[0])
         self.sides = list(sides)
         self.metrics = list(metrics)
         self.differences = dict(differences or {})
-        self.detail = detail
+        self.analysis = analysis
 
     @property
     def headlines(self) -> list[str]:
         """Sentences for people, as "92 of 100 first suggestions are right."; none of several
         sides.
         """
-        return self.detail.headlines if self.detail else []
+        return self.analysis.headlines if self.analysis else []
 
     def __repr__(self) -> str:
         columns = self.columns()
         heading = [["metric", *columns]] if len(self.sides) > 1 else []
         parts = [self.headlines, aligned([*heading, *metric_rows(*columns.values())])]
-        if self.detail is not None:
-            parts.append(aligned(details.frequency_rows(self.detail.by_frequency)))
-            parts.append(aligned(details.threshold_rows(self.detail.thresholds)))
+        if self.analysis is not None:
+            parts.append(aligned(prediction_analysis.frequency_rows(self.analysis.by_frequency)))
+            parts.append(aligned(prediction_analysis.threshold_rows(self.analysis.thresholds)))
         return "\n\n".join("\n".join(part) for part in parts if part)
 
     def columns(self) -> dict[str, Metrics]:
@@ -201,12 +201,12 @@ class LabelReport(Metrics):
             if name in self.differences and not name.startswith("log_")
         }
 
-    def _detail_for(self, kind: str) -> Detail:
+    def _detail_for(self, kind: str) -> PredictionAnalysis:
         """The details of predictions; raises `InapplicableError` if there are several sides."""
-        if self.detail is None:
+        if self.analysis is None:
             problem = "is for a single classifier"
             raise InapplicableError("kind", kind, problem, "evaluate one at a time")
-        return self.detail
+        return self.analysis
 
 
 def report_of_one(
@@ -228,14 +228,14 @@ def report_of_one(
     if can_decide or needs_decisions:
         measures, decisions = model.evaluate_decisions(data, progress=progress)
         metrics |= measures
-    detail = Detail(
-        details.predictions(model, data, progress),
+    analysis = PredictionAnalysis(
+        prediction_analysis.predictions(model, data, progress),
         model.counts,
-        partial(details.name_of_label, model),
+        partial(prediction_analysis.name_of_label, model),
         decisions,
         metrics.get("threshold"),
     )
-    return LabelReport([name], [metrics], detail=detail)
+    return LabelReport([name], [metrics], analysis=analysis)
 
 
 def evaluate(

@@ -20,7 +20,7 @@ from embedx import checks
 from embedx.engine.sparse_levels import BestNodes, Level, TileWeights, best_nodes, level_of
 from embedx.errors import DataError
 from embedx.labeled.data import offsets_of
-from embedx.storage.folder import DESCRIPTION, REMEDY
+from embedx.storage.folder_files import DESCRIPTION, REMEDY
 from embedx.storage.schema import Array
 
 # Maximum numbers of scores, and of rows, that are computed at a time.

@@ -3,7 +3,7 @@ files that depend on them.
 
     weights  candidates of the loss  trained by                         trainer
     dense    any                     steps on minibatches               StepTrainer
-    dense    all labels              L-BFGS on the whole data set       OptimumTrainer
+    dense    all labels              L-BFGS on the whole data set       LbfgsTrainer
     sparse   drawn, or on a path     steps on sparse rows               StepTrainer
     sparse   all labels, each with   one label after another            LabelwiseTrainer
              a loss of its own
@@ -19,16 +19,16 @@ Other files that read the setting:
 
     settings.py               its declaration, those of a tree, and the limits of the default
     objective_choice.py       ova is the default for sparse weights and for many labels
-    effects.py                settings of other weights are refused before data are read
+    ineffective_settings.py   settings of other weights are refused before data are read
     resolve.py                defaults of the optimizer, its rate, and propensities
     refusals.py               dual coordinate descent is for sparse weights; the order of refusals
-    run.py                    what to do where memory is short
-    remarks.py                a warning of negative features
-    steps.py                  steps on sparse rows: SampledSparse
+    run_size.py               what to do where memory is short
+    setting_notes.py          a warning of negative features
+    step_trainer.py           steps on sparse rows: SampledSparse
     tree_plans.py             the levels and leaves of a tree
-    start.py                  which weights training continues from
-    estimator.py              so `partial_fit`; L-BFGS is no default where others are asked for;
-                              coef_ and intercept_
+    continued_training.py     which weights training continues from
+    estimator.py              so `partial_fit`
+    estimator_settings.py     L-BFGS is no default where other weights are asked for
     comparison/labels.py      labels that are trained one after another converge
     distributed/refusals.py   a cluster trains all but sparse rows by steps, and L-BFGS
 
@@ -40,7 +40,9 @@ These ask for them, or for the strategy that trained it:
     ranking.py                the best labels through a tree; an index for dense weights
     held_out.py               no temperature where not all labels have scores
     model_folder.py           the arrays of a folder
-    labelwise.py, trainers.py the trainer
+    run.py, anchors.py        the mean of old and new weights
+    linear_weights.py         coef_ and intercept_, which a tree has not
+    labelwise.py, labelwise_trainer.py, trainers.py   the training
     distributed/strategy.py   what the workers of a cluster train
     distributed/tiles.py      the same, where labels are trained one after another
 """
@@ -49,7 +51,7 @@ from collections.abc import Iterator
 from enum import Enum, auto
 
 from embedx.classification.problem import (
-    ALL_ROWS,
+    ALL_CANDIDATES,
     Choice,
     Problem,
     has_label_losses,
@@ -93,7 +95,7 @@ class Method(Enum):
 
     STEPS = auto()
     LABELWISE = auto()
-    OPTIMUM = auto()
+    LBFGS = auto()
 
 
 def is_sparse_or_tree(weights: str | None) -> bool:
@@ -146,7 +148,7 @@ def size_of(data: Labeled) -> str:
 def training_method(settings: ClassifySettings, objective: Objective) -> Method:
     """How settings train whose sampler, weights and optimizer are resolved."""
     if settings.optimizer == Lbfgs.name:
-        return Method.OPTIMUM
+        return Method.LBFGS
     is_sum_over_labels = scores_labels_independently(settings, objective)
     if settings.weights == TREE or (settings.weights == SPARSE and is_sum_over_labels):
         return Method.LABELWISE
@@ -208,7 +210,7 @@ def _needs_of_labelwise(
     """Conditions of training one label after another: (whether it is met, what is needed)."""
     sum_over_labels = f"a loss that is a sum over labels, such as that of ova, not {objective.name}"
     yield has_label_losses(objective), sum_over_labels
-    yield settings.sampler == ALL_ROWS, Setting("sampler", ALL_ROWS)
+    yield settings.sampler == ALL_CANDIDATES, Setting("sampler", ALL_CANDIDATES)
     yield settings.labels != "one", (Setting("labels"), " other than one")
     ends_by_epochs = settings.time_budget is None and settings.decay == 1
     has_schedule = settings.schedule in ("linear", "constant")
@@ -232,7 +234,7 @@ def _needs_of_sparse_steps(
     """Conditions of steps on sparse rows: (whether it is met, what is needed)."""
     yield not settings.l2, ("no ", Setting("l2"), " where labels are not independent")
     yield (
-        settings.sampler != ALL_ROWS,
+        settings.sampler != ALL_CANDIDATES,
         (
             "drawn candidates, or ",
             Setting("objective", "ova"),

@@ -13,7 +13,6 @@ An epoch of the trainer is a level of a tree, and a chunk one of its tiles (engi
 depends on the level above alone, so the result does not depend on the number of threads.
 """
 
-import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -22,15 +21,12 @@ from numpy import float32, float64, int32, int64, ndarray, uint64
 from scipy.sparse import csr_matrix
 
 from embedx.classification import label_tree
-from embedx.classification.contract import TrainerInputs
-from embedx.classification.history import History
-from embedx.classification.initial_values import first_state
+from embedx.classification.initial_values import initial_state
 from embedx.classification.label_tree import LabelTree
 from embedx.classification.settings import ClassifySettings
-from embedx.classification.steps import identify, update_rule
-from embedx.classification.tree_plans import LevelPlan, TreePlan, tree_plans
+from embedx.classification.tree_plans import LevelPlan, TreePlan
 from embedx.engine import tiles
-from embedx.engine.examples import Csr, Examples, csr_of, examples_of
+from embedx.engine.examples import Csr, Examples, csr_of
 from embedx.engine.loading import load_kernel
 from embedx.engine.select import POSITIVES
 from embedx.engine.sparse_levels import Level, TileWeights, best_nodes, level_of
@@ -41,15 +37,10 @@ from embedx.labeled.rules import input_length
 from embedx.objectives.contract import Objective
 from embedx.optimizers.contract import UpdateRule
 from embedx.optimizers.dcd import DualCoordinateDescent
-from embedx.runtime.interrupts import to_the_end
 from embedx.runtime.memory import THREADS, MemoryPlan, plan_memory
 from embedx.runtime.progress import Progress
-from embedx.training import trainer
-from embedx.training.checkpoint import Checkpoints
-from embedx.training.outcome import Outcome
-from embedx.training.schedule import Schedule
 from embedx.training.state import TrainState
-from embedx.training.strategy import Strategy, Tally, Wrap
+from embedx.training.strategy import Strategy, Tally
 
 # Number of examples that are searched in a tree at a time.
 MATCHED_ROWS = 1 << 14
@@ -120,13 +111,15 @@ class LabelwiseTraining(Strategy):
         self._set_levels(self.plans)
         self.batch = min(int(settings.batch_size or 1), self.n_examples)
         self.constants = objective.constants(WIDTH, WIDTH)
-        self.first_state = float32(first_state(settings, self.optimizer, self.examples, self.batch))
+        state = initial_state(settings, self.optimizer, self.examples, self.batch)
+        self.initial_state = float32(state)
         n_workers = 0 if is_distributed else settings.n_threads
         self.workers = [self._new_worker() for _ in range(n_workers)]
 
-        self.trained: list[list[Level]] = [[] for _ in self.plans]
-        # Tiles of the current level, by number.
-        self.done: dict[int, TrainedTile] = {}
+        # The levels of each tree that are trained.
+        self.trained_levels: list[list[Level]] = [[] for _ in self.plans]
+        # The trained tiles of the current level, by number.
+        self.trained_tiles: dict[int, TrainedTile] = {}
         # Loss of the last epoch, summed over the labels that an example reached; mean over examples
         # and trees.
         self.loss = 0.0
@@ -147,7 +140,8 @@ class LabelwiseTraining(Strategy):
 
         n_of_row = np.diff(examples.label_offsets)
         is_labelled = n_of_row > 0
-        self.example = np.repeat(np.arange(len(n_of_row), dtype=int32), n_of_row)
+        # The example of each label in `examples.label_ids`.
+        self.example_of_label = np.repeat(np.arange(len(n_of_row), dtype=int32), n_of_row)
         self.n_labelled = max(int(np.count_nonzero(is_labelled)), 1)
         self.weights = examples.weight.astype(float64)
         # Sum of the weights of the examples with labels.
@@ -156,13 +150,16 @@ class LabelwiseTraining(Strategy):
             self.labelled_weight = float(self.weights[is_labelled].sum())
 
     def _set_levels(self, trees: Sequence[TreePlan]) -> None:
-        """Set the levels of all trees in the order of their training, and the labels' places."""
+        """Set the levels of all trees in the order of their training, and the place of each label
+        among the leaves of each tree, -1 for a label that does not occur.
+        """
+        # (number of the tree, level)
         self.levels = [(t, level) for t, tree in enumerate(trees) for level in tree.levels]
         self.n_chunks = max(len(level.tiles) for _, level in self.levels)
         self.n_nodes = sum(level.n_nodes for _, level in self.levels)
-        self.place = np.full((len(trees), len(self.counts)), -1, int32)
+        self.place_of_label = np.full((len(trees), len(self.counts)), -1, int32)
         for t, tree in enumerate(trees):
-            self.place[t, tree.labels] = np.arange(len(tree.labels))
+            self.place_of_label[t, tree.labels] = np.arange(len(tree.labels))
 
     def tile_plan(self, n_members: int, rate: float, key: uint64) -> tiles.TilePlan:
         """The plan for a tile of a group of `n_members` examples.
@@ -188,7 +185,7 @@ class LabelwiseTraining(Strategy):
             falls=settings.schedule == "linear",
             threshold=float32(settings.weight_threshold),
             key=key,
-            first_state=self.first_state,
+            first_state=self.initial_state,
             c=float32(c),
         )
 
@@ -216,7 +213,7 @@ class LabelwiseTraining(Strategy):
     @property
     def level(self) -> int:
         """The number of the current level; the number of levels when all are trained."""
-        return sum(map(len, self.trained))
+        return sum(map(len, self.trained_levels))
 
     def is_of_labels(self, level: int) -> bool:
         """Whether the nodes of a level are labels."""
@@ -231,9 +228,9 @@ class LabelwiseTraining(Strategy):
         self._find_members(t, plan)
         n_scores = float(np.diff(self.members.indptr) @ np.diff(plan.first_node))
         self.scores_of_row = n_scores / self.n_labelled
-        self.bias = self._first_biases(plan)
+        self.bias = self._initial_biases(plan)
 
-    def _first_biases(self, plan: LevelPlan) -> ndarray:
+    def _initial_biases(self, plan: LevelPlan) -> ndarray:
         """Initial biases, float32 (n_nodes,): zero, or those that predict the frequency of each
         node among the examples that reach it.
         """
@@ -255,12 +252,14 @@ class LabelwiseTraining(Strategy):
         return np.bincount(key, self.weights[examples.indices], len(sizes))
 
     def _find_members(self, t: int, plan: LevelPlan) -> None:
-        """Find the examples that reach the groups of a level, and which have its nodes."""
-        places = self.place[t, self.examples.label_ids]
-        self.positives = csr_of(plan.node_of_place[places], self.example, plan.n_nodes)
+        """Set `members`, the examples that reach each group of a level, and `positives`, those that
+        have each node.
+        """
+        places = self.place_of_label[t, self.examples.label_ids]
+        self.positives = csr_of(plan.node_of_place[places], self.example_of_label, plan.n_nodes)
         groups = [plan.node_above[places]]
-        examples = [self.example]
-        if self.trained[t]:
+        examples = [self.example_of_label]
+        if self.trained_levels[t]:
             for start in range(0, self.n_examples, MATCHED_ROWS):
                 nodes = self._matched_nodes(t, slice(start, start + MATCHED_ROWS))
                 n_rows, n_best = nodes.shape
@@ -272,7 +271,7 @@ class LabelwiseTraining(Strategy):
     def _matched_nodes(self, t: int, rows: slice) -> ndarray:
         """The likeliest nodes of the last level that is trained, int32 (n_rows, n_best)."""
         best = None
-        for level in self.trained[t]:
+        for level in self.trained_levels[t]:
             best = best_nodes(
                 self.features[rows],
                 level,
@@ -286,7 +285,7 @@ class LabelwiseTraining(Strategy):
 
     def train_chunk(self, worker: Any, epoch: int, chunk: int, rate: float) -> Tally:
         bounds = self.levels[epoch][1].tiles
-        if chunk >= len(bounds) or chunk in self.done:
+        if chunk >= len(bounds) or chunk in self.trained_tiles:
             return Tally()
         group, first, last = bounds[chunk]
         n_members = int(self.members.indptr[group + 1] - self.members.indptr[group])
@@ -296,7 +295,7 @@ class LabelwiseTraining(Strategy):
             *self.functions, self.examples, groups, group, first, last, plan, worker
         )
         weights = tiles.kept_weights(groups, first, last, plan, worker, n_features)
-        self.done[chunk] = TrainedTile(*weights, self.bias[first:last].copy(), loss)
+        self.trained_tiles[chunk] = TrainedTile(*weights, self.bias[first:last].copy(), loss)
 
         # The loss of a row is the sum over the labels that it reaches; nodes above do not count.
         is_of_labels = self.is_of_labels(epoch)
@@ -307,14 +306,14 @@ class LabelwiseTraining(Strategy):
         """Build a level from its trained tiles; nodes of other tiles get a probability near 0."""
         t, plan = self.levels[level]
         is_of_labels = self.is_of_labels(level)
-        bias = np.full(plan.n_nodes, self._score_of_unseen(), float32)
+        bias = np.full(plan.n_nodes, self._score_of_absent(), float32)
         factor = np.ones(plan.n_nodes)
         offset = np.zeros(plan.n_nodes)
         if is_of_labels:
             factor, offset = self._scaling(t)
 
         weights = []
-        for n, tile in sorted(self.done.items()):  # a fixed order, whatever the threads
+        for n, tile in sorted(self.trained_tiles.items()):  # a fixed order, whatever the threads
             self.loss += is_of_labels * tile.loss / self.labelled_weight / len(self.plans)
             group, first, last = plan.tiles[n]
             value = tile.value * factor[first:last].astype(float32)[tile.label]
@@ -323,12 +322,12 @@ class LabelwiseTraining(Strategy):
             bias[first:last] = factor[first:last] * tile.bias + offset[first:last]
         threads = self.settings.n_threads
         level_weights = level_of(plan.first_node, weights, bias, self.n_features, threads)
-        self.trained[t].append(level_weights)
-        self.done = {}
+        self.trained_levels[t].append(level_weights)
+        self.trained_tiles = {}
 
-    def _score_of_unseen(self) -> float:
+    def _score_of_absent(self) -> float:
         """The score that predicts half a positive among all examples."""
-        half_a_positive = np.array([0.5 / max(len(self.example), 1)])
+        half_a_positive = np.array([0.5 / max(len(self.example_of_label), 1)])
         return float(self.objective.initial_bias(half_a_positive, np.array([1.0]))[0])
 
     def _scaling(self, t: int) -> tuple[ndarray, ndarray]:
@@ -347,7 +346,7 @@ class LabelwiseTraining(Strategy):
 
     def give_up(self) -> None:
         """Keep the labels trained so far, if the last level of a tree is being trained."""
-        if self.level < len(self.levels) and self.is_of_labels(self.level) and self.done:
+        if self.level < len(self.levels) and self.is_of_labels(self.level) and self.trained_tiles:
             self.finish_level(self.level)
 
     # ---- results
@@ -360,7 +359,7 @@ class LabelwiseTraining(Strategy):
         """The trees that are completely trained."""
         return [
             LabelTree(levels, plan.labels)
-            for levels, plan in zip(self.trained, self.plans, strict=True)
+            for levels, plan in zip(self.trained_levels, self.plans, strict=True)
             if len(levels) == len(plan.levels)
         ]
 
@@ -369,8 +368,8 @@ class LabelwiseTraining(Strategy):
 
     def release(self) -> None:
         """Free what only training needs, once the classifier has the arrays."""
-        self.trained = [[] for _ in self.plans]
-        self.done = {}
+        self.trained_levels = [[] for _ in self.plans]
+        self.trained_tiles = {}
         self.workers = []
         self.members = self.positives = NO_EXAMPLES
 
@@ -378,132 +377,21 @@ class LabelwiseTraining(Strategy):
         state = TrainState()
         state.add(
             "tree.levels",
-            lambda: [[tuple(level) for level in levels] for levels in self.trained],
+            lambda: [[tuple(level) for level in levels] for levels in self.trained_levels],
             self._write_levels,
         )
         state.add_attribute("tree.loss", self, "loss")
         state.add(
             "tree.tiles",
-            lambda: [(n, *tile) for n, tile in sorted(self.done.items())],
+            lambda: [(n, *tile) for n, tile in sorted(self.trained_tiles.items())],
             self._write_tiles,
         )
         return state
 
     def _write_levels(self, value: Any) -> None:
-        self.trained = [[Level(*level) for level in levels] for levels in value]
+        self.trained_levels = [[Level(*level) for level in levels] for levels in value]
 
     def _write_tiles(self, value: Any) -> None:
-        self.done = {n: TrainedTile(*tile) for n, *tile in value}
+        self.trained_tiles = {n: TrainedTile(*tile) for n, *tile in value}
         if self.level < len(self.levels):
             self.prepare(self.level)
-
-
-class LabelwiseTrainer:
-    """Trains sparse weights, a level of a tree after another; see `LabelwiseTraining`."""
-
-    def __init__(self, inputs: TrainerInputs) -> None:
-        settings = inputs.settings
-        features = inputs.features
-        examples = examples_of(features, inputs.labels, inputs.row_weights)
-        with inputs.progress.stage("cluster"):
-            trees = tree_plans(features, examples, inputs.counts, settings, inputs.progress)
-        level_inputs = LevelInputs(
-            inputs.objective,
-            settings,
-            features,
-            examples,
-            update_rule(settings, examples, features.shape),
-            inputs.counts,
-            trees,
-        )
-        self.strategy = LabelwiseTraining(level_inputs, is_distributed=inputs.is_distributed)
-        self.loss_unit = self.strategy.loss_unit
-        self.anchor = inputs.anchor
-        self.optimizer_state: dict[str, ndarray] = {}
-
-    def memory(self, keeps_best: bool) -> MemoryPlan:
-        return self.strategy.memory(keeps_best)
-
-    def train(
-        self,
-        history: History,
-        plan: MemoryPlan,
-        checkpoints: Checkpoints | None,
-        wrap: Wrap | None,
-    ) -> Outcome:
-        """Train the classifier of the history, by the strategy or its wrapped form."""
-        strategy = self.strategy
-        training: Strategy = wrap(strategy) if wrap else strategy
-        if checkpoints is not None:
-            identify(checkpoints, history.classifier, strategy.examples, training)
-        n_levels = len(strategy.levels)
-
-        progress = history.progress
-        seconds_between_levels = 0.0
-
-        def after_level(level: int, tally: Tally, seconds_passed: float) -> bool:
-            nonlocal seconds_between_levels
-            began = time.monotonic()
-            with progress.stage("between levels"):
-                strategy.finish_level(level)
-                if level + 1 < n_levels:
-                    strategy.prepare(level + 1)
-            seconds_between_levels += time.monotonic() - began
-            return False
-
-        unit = "labels"
-        if n_levels > len(strategy.plans):
-            unit = "nodes"
-        schedule = Schedule(
-            float(strategy.settings.learning_rate or 0),
-            training.n_chunks,
-            strategy.n_nodes / n_levels,
-            n_levels,
-            shape="constant",
-            unit=unit,
-            has_epochs=unit == "labels",
-        )
-        strategy.prepare(0)
-        outcome = trainer.run(
-            training, schedule, progress, after_level, checkpoints=checkpoints, plan=plan
-        )
-        outcome.seconds += seconds_between_levels
-        if outcome.interrupted_by is not None:
-            self._give_up(outcome.interrupted_by, progress)
-        self._summarise(outcome)
-        to_the_end(lambda: self._hand_over(history, outcome))
-        return outcome
-
-    def _give_up(self, interrupted_by: BaseException, progress: Progress) -> None:
-        """Keep the labels trained so far. Raises the interruption if there are none, or if only a
-        part of the classifier to continue from is trained.
-        """
-        to_the_end(self.strategy.give_up)
-        if not self.strategy.trees() or self.anchor is not None:
-            raise interrupted_by
-        progress.note(
-            "interrupted: the model and its loss are of the labels and trees trained so far"
-        )
-
-    def _summarise(self, outcome: Outcome) -> None:
-        """Count epochs over the data instead of levels.
-
-        There is no loss curve, because each part of the run trains other labels.
-        """
-        strategy = self.strategy
-        n = strategy.n_labelled
-        outcome.epochs = float(strategy.settings.epochs or 1)
-        outcome.final_loss = strategy.loss
-        outcome.tally = Tally(strategy.loss * n, n, round(n * outcome.epochs))
-        outcome.curve = []
-
-    def _hand_over(self, history: History, outcome: Outcome) -> None:
-        """Give the classifier its trees."""
-        arrays = self.strategy.arrays()
-        if self.anchor is not None:
-            arrays = self.anchor.applied(arrays)
-        history.classifier.arrays |= arrays
-        history.classifier.parameters_changed()
-        self.strategy.release()
-        if history.is_wanted:
-            history.note(int(outcome.epochs) - 1, outcome.final_loss, outcome.seconds)

@@ -1,10 +1,11 @@
 """Training on minibatches of labelled examples: their order, chunks of them, losses at rate 0,
 weight decay, and what a checkpoint keeps.
 
-sampled_rows.py trains on a few output rows for each example, all_rows.py on every row. Sampled rows
-are trained by one thread with --deterministic, and always if they are all rows of a small output:
-threads would overwrite each other's updates of so few rows, which costs likelihood. Otherwise
-threads share a minibatch in a fixed number of parts, so that sums do not depend on their number.
+sampled_minibatches.py trains on a few output rows for each example, full_minibatches.py on every
+row. Sampled rows are trained by one thread with --deterministic, and always if they are all rows of
+a small output: threads would overwrite each other's updates of so few rows, which costs likelihood.
+Otherwise threads share a minibatch in a fixed number of parts, so that sums do not depend on their
+number.
 """
 
 import abc
@@ -16,9 +17,9 @@ import numpy as np
 from numpy import float32, int32, int64, ndarray
 
 from embedx.classification.initial_values import (
-    first_biases,
-    first_hidden_state,
-    first_state,
+    initial_biases,
+    initial_hidden_state,
+    initial_state,
     weighted_counts,
 )
 from embedx.classification.settings import EUCLIDEAN, ClassifySettings
@@ -138,8 +139,8 @@ class MinibatchTraining(Strategy):
             uniform = rng.uniform(-1, 1, (self.n_features, width))
             self.hidden.rows[:, :width] = uniform / np.sqrt(width)
         inputs = (self.settings, self.optimizer, self.examples, self.batch)
-        self.hidden.state.fill(first_hidden_state(*inputs))
-        self.outputs.state.fill(first_state(*inputs))
+        self.hidden.state.fill(initial_hidden_state(*inputs))
+        self.outputs.state.fill(initial_state(*inputs))
         if self.has_bias:
             self.set_bias(self.biases_by(str(self.settings.bias)))
 
@@ -147,7 +148,7 @@ class MinibatchTraining(Strategy):
         """Initial biases, for a value of the setting `bias`."""
         labels = Labels(self.examples.label_offsets, self.examples.label_ids)
         counts = weighted_counts(labels, self.examples.weight, self.counts)
-        return first_biases(self.objective, bias, counts, self.n, self.sampler.noise)
+        return initial_biases(self.objective, bias, counts, self.n, self.sampler.noise)
 
     @abc.abstractmethod
     def prepare(self) -> None:

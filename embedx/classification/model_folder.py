@@ -50,6 +50,7 @@ from embedx.labeled.words import TextFeatureSettings
 from embedx.objectives.contract import Objective
 from embedx.settings import MAX_WHOLE_NUMBER
 from embedx.storage import folder
+from embedx.storage.folder_files import DESCRIPTION
 from embedx.storage.schema import (
     FACTS_OF_RUN,
     Array,
@@ -156,19 +157,19 @@ def save(model: LabelRanking, path: str | Path, overwrite: bool = False) -> Path
     label_names = [model.name(k) for k in range(model.n_labels)]
     names: dict[str, Any] = {"labels": (label_names, model.counts)}
     arrays = model.arrays
-    known = model.known
-    reader = {name: getattr(known, name) for name in RECORDED}
-    reader["named"] = known.names is not None
-    if known.text is not None:
-        names["features"] = (known.text.vocabulary, None)
-        arrays = {**arrays, "ngrams": known.text.hashes}
-        reader["text"] = known.text.settings
-    reader["columns"] = known.columns and dataclasses.asdict(known.columns)
+    schema = model.schema
+    reader = {name: getattr(schema, name) for name in RECORDED}
+    reader["named"] = schema.names is not None
+    if schema.text is not None:
+        names["features"] = (schema.text.vocabulary, None)
+        arrays = {**arrays, "ngrams": schema.text.hashes}
+        reader["text"] = schema.text.settings
+    reader["columns"] = schema.columns and dataclasses.asdict(schema.columns)
     facts = {
         **model.facts,
         "objective": model.objective.name,
         **objectives.packages(model.objective.name, model.settings.get("sampler")),
-        "n_features": known.n_features,
+        "n_features": schema.n_features,
         "reader": reader,
     }
     return folder.save(
@@ -190,13 +191,13 @@ def load(path: str | Path, model_class: type[Model]) -> Model:
     stored = folder.read(Path(path), SCHEMA)
     labels, counts = stored.names["labels"]
     assert counts is not None
-    description = stored.path / folder.DESCRIPTION
+    description = stored.path / DESCRIPTION
     objectives.check_packages(description, stored.facts, stored.settings)
     with folder.blamed_on(description):
-        known = _data_schema(stored, labels)
+        schema = _data_schema(stored, labels)
         objective = _objective(stored, counts)
         _check_weights(stored, objective, len(labels))
-        model = model_class(objective, stored.arrays, known, counts, stored.settings, stored.facts)
+        model = model_class(objective, stored.arrays, schema, counts, stored.settings, stored.facts)
         _check_arrays(model)
     return model
 
@@ -205,7 +206,7 @@ def _data_schema(stored: folder.Folder, labels: list[str]) -> DataSchema:
     """The schema of data for a stored model, set by its training data."""
     reader = stored.facts["reader"]
     n_features = stored.facts["n_features"]
-    checks.require(wrong_value(READER, reader, "reader"), folder.DESCRIPTION)
+    checks.require(wrong_value(READER, reader, "reader"), DESCRIPTION)
     columns = _columns(reader.get("columns"))
     text = None
     if "features" in stored.names:
@@ -220,7 +221,7 @@ def _columns(recorded: dict[str, Any] | None) -> Columns | None:
     """The columns of the training table, from model.json."""
     if not recorded:
         return None
-    checks.require(wrong_value(COLUMNS, recorded, "columns"), folder.DESCRIPTION)
+    checks.require(wrong_value(COLUMNS, recorded, "columns"), DESCRIPTION)
     try:
         columns = Columns(**recorded)
         numbers = [float(number) for scale in columns.scales for number in scale]
@@ -228,7 +229,7 @@ def _columns(recorded: dict[str, Any] | None) -> Columns | None:
         numbers = [np.nan]
     if not np.isfinite(numbers).all():
         problem = "the columns of the training table are not described"
-        raise DataError(folder.DESCRIPTION, None, problem)
+        raise DataError(DESCRIPTION, None, problem)
     return columns
 
 
@@ -241,7 +242,7 @@ def _text_schema(stored: folder.Folder, n_features: int, n_intervals: int) -> Te
     if not is_ascending or len(vocabulary) + len(hashes) != n_features - n_intervals:
         counted = f"{len(vocabulary):,} words and {len(hashes):,} n-grams"
         problem = f"{counted} for {n_features:,} features"
-        raise DataError(folder.DESCRIPTION, None, problem)
+        raise DataError(DESCRIPTION, None, problem)
     return TextSchema(vocabulary, hashes, settings.record())
 
 
@@ -252,7 +253,7 @@ def _objective(stored: folder.Folder, counts: ndarray) -> Objective:
     order = stored.arrays.get("label_order")
     if order is None and objective.traits.uses_class_order:
         problem = "names no array `label_order`, which hierarchy=clusters needs"
-        raise DataError(folder.DESCRIPTION, None, problem)
+        raise DataError(DESCRIPTION, None, problem)
     if order is not None:
         checks.require(checks.wrong_order(order, len(counts)), "label_order.npy")
     trained_counts = stored.arrays.get("trained_counts", counts)
@@ -267,9 +268,9 @@ def _check_weights(stored: folder.Folder, objective: Objective, n_labels: int) -
     is_dense = "output" in stored.arrays
     if is_sparse and is_dense:
         problem = "names both an array `output` and `tree_levels`"
-        raise DataError(folder.DESCRIPTION, None, problem)
+        raise DataError(DESCRIPTION, None, problem)
     if not is_sparse and not is_dense:
-        raise DataError(folder.DESCRIPTION, None, "names no array `output`")
+        raise DataError(DESCRIPTION, None, "names no array `output`")
     if is_sparse:
         return
 
@@ -294,7 +295,7 @@ def _check_arrays(model: LabelRanking) -> None:
     if scaling_array and scaling_array not in model.arrays:
         needed_by = Setting("scaling", scaling)
         problem = (f"names no array `{scaling_array}`, which ", needed_by, " needs")
-        raise DataError(folder.DESCRIPTION, None, problem)
+        raise DataError(DESCRIPTION, None, problem)
 
     # Each is checked when it is made.
     if any(name in model.arrays for name in neighbours.ARRAYS):
@@ -306,4 +307,4 @@ def _check_arrays(model: LabelRanking) -> None:
         if has_label_tree and model.objective.log_label_probability(np.zeros(1)) is None:
             name = Setting("objective", model.objective.name)
             problem = ("names an array `tree_levels`, which ", name, " does not use")
-            raise DataError(folder.DESCRIPTION, None, problem)
+            raise DataError(DESCRIPTION, None, problem)

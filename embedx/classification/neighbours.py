@@ -38,7 +38,7 @@ from embedx.search.nearest_rows import (
     row_index,
     write_blended,
 )
-from embedx.storage.folder import DESCRIPTION, REMEDY
+from embedx.storage.folder_files import DESCRIPTION, REMEDY
 from embedx.storage.schema import Array
 
 ARRAYS = {
@@ -208,14 +208,14 @@ def chosen(
     p: ndarray,
     features: Any,
     truth: Labels,
-    wanted: str,
+    n_or_auto: str,
     threads: int,
 ) -> ChosenBlend:
     """The blend of the highest precision on held-out rows.
 
-    wanted  the number of neighbours, or `auto`
+    n_or_auto  the number of neighbours, or `auto`
     """
-    counts = COUNTS if wanted == AUTO else (int(wanted),)
+    counts = COUNTS if n_or_auto == AUTO else (int(n_or_auto),)
     near = neighbours.nearest(features, max(counts), threads)
     blends = [Blend(*fields) for fields in itertools.product(counts, EXPONENTS, SHARES, ROOTS)]
 

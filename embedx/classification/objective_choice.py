@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from embedx import objectives, samplers
-from embedx.classification.effects import check_given
+from embedx.classification.ineffective_settings import check_given
 from embedx.classification.label_weights import is_sparse_or_tree
-from embedx.classification.problem import ALL_ROWS
+from embedx.classification.problem import ALL_CANDIDATES
 from embedx.classification.settings import GAUSSIAN, ClassifySettings
 from embedx.engine.settings import check_stopping
 from embedx.labeled.data import Labeled
@@ -42,7 +42,7 @@ def default_objective(
     if of_logistic_regression and not is_sparse_or_tree(options.get("weights")):
         return "softmax", {}
     labels = chosen_labels(data.labels, str(options.get("labels", "all")))
-    is_exact = options.get("sampler", ALL_ROWS) == ALL_ROWS
+    is_exact = options.get("sampler", ALL_CANDIDATES) == ALL_CANDIDATES
     has_hidden = options.get("hidden") or options.get("pretrained")
     needs_softmax = options.get("posterior") == GAUSSIAN
     if not data.is_sparse or has_hidden or not is_exact or needs_softmax:

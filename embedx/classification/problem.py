@@ -13,7 +13,7 @@ from embedx.labeled.data import Labeled
 from embedx.labeled.rules import chosen_labels
 from embedx.objectives.contract import ByInput, Objective
 
-ALL_ROWS = "all"  # the sampler of exact losses
+ALL_CANDIDATES = "all"  # the sampler of exact losses
 # Settings without effect on dual coordinate descent.
 IGNORED_BY_DUAL = (
     "batch_size",
@@ -40,7 +40,7 @@ class Problem:
     given        the settings as the user gave them; None if not given
     data         all rows that can be trained on
     training     the rows to train on; the others are held out
-    former       arrays of the classifier that training continues from, by name
+    previous_arrays  arrays of the classifier that training continues from, by name
     given_names  names of the given settings; None: those that differ from their defaults
     """
 
@@ -48,7 +48,7 @@ class Problem:
     objective: Objective
     data: Labeled
     training: Labeled
-    former: Mapping[str, ndarray] = dataclasses.field(default_factory=dict)
+    previous_arrays: Mapping[str, ndarray] = dataclasses.field(default_factory=dict)
     given_names: frozenset[str] | None = None
 
     @cached_property
@@ -93,7 +93,7 @@ def has_softmax(objective: Objective) -> bool:
 
 def scores_labels_independently(settings: ClassifySettings, objective: Objective) -> bool:
     """Whether all labels are scored, and the loss is a sum over them."""
-    return has_label_losses(objective) and settings.sampler == ALL_ROWS
+    return has_label_losses(objective) and settings.sampler == ALL_CANDIDATES
 
 
 def takes_dual(settings: ClassifySettings, problem: Problem) -> bool:

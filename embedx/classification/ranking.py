@@ -12,7 +12,7 @@ from numpy import float32, ndarray
 
 from embedx.checks import whole_top_k
 from embedx.classification import calibration, familiarity, label_tree, neighbours
-from embedx.classification.familiarity import Knowledge
+from embedx.classification.familiarity import Familiarity
 from embedx.classification.label_tree import CANDIDATES
 from embedx.classification.neighbours import Blend, Neighbours
 from embedx.classification.row_blocks import Best, as_csr, in_blocks, rows_of, threads_for
@@ -92,21 +92,23 @@ class LabelRanking(LabelScores):
 
         Calibrated probabilities fall with the share of unknown features, and those of a row without
         any known feature are at most the frequencies of labels in training. With `abstain` the id
-        `familiarity.NONE`, no label of the model is right, is among the answers.
+        `familiarity.NONE_OF_THESE`, no label of the model is right, is among the answers.
         """
         k = whole_top_k(k)
         if abstain and "familiarity" not in self.arrays:
             n_needed = calibration.MIN_ROWS
             problem = f"needs a model trained with at least {n_needed} held-out rows"
             raise SettingError("abstain", True, problem, TRAIN_WITH_HELD_OUT)
-        features, n_unknown = familiarity.split(features, self.known.n_features)
+        features, n_unknown = familiarity.split_unknown_words(features, self.schema.n_features)
         for rows, answers in self.answers(features, k, progress, threads):
-            knowledge = self.knowledge(features, n_unknown, rows)
-            f = familiarity.factors(self.arrays, knowledge, answers.scores, abstain)
-            p = familiarity.worth(answers.p, f, knowledge, self._label_shares, answers.ids)
+            familiar = self.row_familiarity(features, n_unknown, rows)
+            f = familiarity.factors(self.arrays, familiar, answers.scores, abstain)
+            p = familiarity.scaled_probabilities(
+                answers.p, f, familiar, self._label_shares, answers.ids
+            )
             ids = answers.ids
             if abstain:
-                ids, p = familiarity.with_none(ids, p, 1 - f)
+                ids, p = familiarity.with_none_of_these(ids, p, 1 - f)
             yield ids[:, :k], p[:, :k]
 
     def answers(
@@ -123,18 +125,20 @@ class LabelRanking(LabelScores):
                 ids, p = self._with_neighbours(rows_of(features, rows), ids, p, n_best, threads)
             yield rows, Answers(ids, scores, p)
 
-    def knowledge(self, features: Any, n_unknown: ndarray | None, rows: slice) -> Knowledge:
-        """The `Knowledge` of these rows of features."""
+    def row_familiarity(self, features: Any, n_unknown: ndarray | None, rows: slice) -> Familiarity:
+        """How familiar these rows of features are."""
         start, stop, _ = rows.indices(features.shape[0])
         if stop - start < features.shape[0]:
             features = features[rows]
             n_unknown = None if n_unknown is None else n_unknown[rows]
-        return familiarity.knowledge_of(features, n_unknown, self.arrays.get("idf"), self._max_idf)
+        return familiarity.familiarity_of(
+            features, n_unknown, self.arrays.get("idf"), self._max_idf
+        )
 
     def unknown_rows(self, features: Any) -> ndarray:
         """bool (n,): whether a row has no feature that the model knows."""
-        features, _ = familiarity.split(features, self.known.n_features)
-        return np.asarray(familiarity.knowledge_of(features, None, None, 1.0).n_features == 0)
+        features, _ = familiarity.split_unknown_words(features, self.schema.n_features)
+        return np.asarray(familiarity.familiarity_of(features, None, None, 1.0).n_features == 0)
 
     @cached_property
     def _max_idf(self) -> float:
@@ -236,7 +240,7 @@ class LabelRanking(LabelScores):
         rows. Probabilities sum to one over the labels scored. Raises `EmbedxError` if labels cannot
         be searched.
         """
-        features, n_unknown = familiarity.split(features, self.known.n_features)
+        features, n_unknown = familiarity.split_unknown_words(features, self.schema.n_features)
         self._check_can_be_searched(features)
         threads = threads or usable_cores()
         k = min(k, self.n_labels)
@@ -252,10 +256,10 @@ class LabelRanking(LabelScores):
             ids, z, log_sum = search_top_k(index, search, h, k, threads)
             if not self.has_independent_labels:
                 z = z - log_sum[:, None]
-            knowledge = self.knowledge(features, n_unknown, rows)
-            f = familiarity.factors(self.arrays, knowledge, z)
-            return ids, familiarity.worth(
-                self.probabilities(z), f, knowledge, self._label_shares, ids
+            familiar = self.row_familiarity(features, n_unknown, rows)
+            f = familiarity.factors(self.arrays, familiar, z)
+            return ids, familiarity.scaled_probabilities(
+                self.probabilities(z), f, familiar, self._label_shares, ids
             )
 
         first_rows = slice(RECALLED)
@@ -310,7 +314,7 @@ class LabelRanking(LabelScores):
     @cached_property
     def neighbours(self) -> Neighbours:
         """The rows that are searched. Raises `EmbedxError` where their arrays do not fit."""
-        return neighbours.neighbours_of(self.arrays, self.known.n_features, self.n_labels)
+        return neighbours.neighbours_of(self.arrays, self.schema.n_features, self.n_labels)
 
     def _with_neighbours(
         self, features: Any, ids: ndarray, p: ndarray, k: int, threads: int | None

@@ -8,7 +8,7 @@ from embedx.classification.label_weights import (
     refuse_settings_of_weights,
     refuse_weights,
 )
-from embedx.classification.problem import ALL_ROWS, Problem, has_softmax, ignored_by_dual
+from embedx.classification.problem import ALL_CANDIDATES, Problem, has_softmax, ignored_by_dual
 from embedx.classification.settings import (
     AUTO,
     DENSE,
@@ -65,11 +65,11 @@ def refuse_lbfgs(settings: ClassifySettings, problem: Problem) -> SettingError |
     if objective.uniforms_width or scores_path:
         problem_text = f"{objective.name} does not score all labels exactly"
         return SettingError("optimizer", Lbfgs.name, problem_text, "use adagrad")
-    is_sampled = problem.given.sampler not in (None, ALL_ROWS)
+    is_sampled = problem.given.sampler not in (None, ALL_CANDIDATES)
     if is_sampled or settings.hidden or settings.labels == "one":
         needs = (
             "needs ",
-            Setting("sampler", ALL_ROWS),
+            Setting("sampler", ALL_CANDIDATES),
             ", no ",
             Setting("hidden"),
             " layer, and ",
@@ -144,7 +144,7 @@ def refuse_dual(settings: ClassifySettings, problem: Problem) -> SettingError | 
     dual = DualCoordinateDescent.name
     if settings.optimizer != dual:
         return None
-    is_exact = settings.sampler == ALL_ROWS
+    is_exact = settings.sampler == ALL_CANDIDATES
     if settings.weights == DENSE or problem.objective.dual_steps is None or not is_exact:
         needs = (
             "needs ",
@@ -152,7 +152,7 @@ def refuse_dual(settings: ClassifySettings, problem: Problem) -> SettingError | 
             " with ",
             Setting("loss", "squared-hinge"),
             ", ",
-            Setting("sampler", ALL_ROWS),
+            Setting("sampler", ALL_CANDIDATES),
             ", and ",
             Setting("weights", "sparse"),
             " or tree",

@@ -21,7 +21,7 @@ from numpy import ndarray
 from embedx import optimizers, samplers
 from embedx.classification.calibration import n_held_out
 from embedx.classification.label_weights import choose_weights, is_labelwise
-from embedx.classification.problem import ALL_ROWS, Choice, Problem, takes_dual
+from embedx.classification.problem import ALL_CANDIDATES, Choice, Problem, takes_dual
 from embedx.classification.refusals import refuse
 from embedx.classification.settings import (
     AUTO,
@@ -101,7 +101,7 @@ def adapted(settings: ClassifySettings, problem: Problem) -> ClassifySettings:
     batch size of 0 is all rows, dense features have no neighbours.
     """
     if settings.optimizer == Lbfgs.name:
-        settings = dataclasses.replace(settings, sampler=ALL_ROWS)
+        settings = dataclasses.replace(settings, sampler=ALL_CANDIDATES)
     if settings.batch_size == 0:  # `all`
         settings = dataclasses.replace(settings, batch_size=len(problem.data))
     if not problem.data.is_sparse:
@@ -113,9 +113,10 @@ def scaled_inputs(settings: ClassifySettings, problem: Problem) -> Inputs:
     """The training rows, scaled as those of the classifier that training continues from."""
     scaling = str(settings.scaling)
     features = problem.training.features
-    if problem.former:
+    previous = problem.previous_arrays
+    if previous:
         kept = ("maxima", "idf", "label_order")
-        arrays = {name: problem.former[name] for name in kept if name in problem.former}
+        arrays = {name: previous[name] for name in kept if name in previous}
     else:
         arrays = scaling_arrays(features, scaling)
     return Inputs(scaled(features, scaling, arrays), arrays)
@@ -128,7 +129,7 @@ def choose_sampler(settings: ClassifySettings, problem: Problem) -> Choice:
     """The objective's first; all rows where that one needs dense inputs and they are sparse."""
     usual = str(problem.default("sampler", problem.objective.samplers()[0]))
     if samplers.SAMPLERS[usual].needs_dense_inputs and problem.kind == "sparse":
-        return Choice(ALL_ROWS, "features are sparse")
+        return Choice(ALL_CANDIDATES, "features are sparse")
     return Choice(usual)
 
 
@@ -137,7 +138,7 @@ def choose_optimizer(settings: ClassifySettings, problem: Problem) -> Choice:
     another one is given.
     """
     is_dense = settings.weights == DENSE
-    if not is_dense and settings.sampler == ALL_ROWS and takes_dual(settings, problem):
+    if not is_dense and settings.sampler == ALL_CANDIDATES and takes_dual(settings, problem):
         return Choice(DualCoordinateDescent.name, "weights are sparse")
     usual = str(problem.objective.label_defaults.get("optimizer", "adagrad"))
     return Choice("adagrad" if usual == Lbfgs.name and not is_dense else usual)

@@ -17,7 +17,7 @@ Best = tuple[ndarray, ndarray]
 FEW_ROWS = 8
 
 
-def all_rows(best: Iterable[Best]) -> Best:
+def joined_blocks(best: Iterable[Best]) -> Best:
     """The rows of all blocks."""
     ids, p = zip(*best, strict=True)
     return np.concatenate(ids), np.concatenate(p)

@@ -32,14 +32,15 @@ class LabelScores:
 
     objective: Objective
     arrays: dict[str, ndarray]
-    known: DataSchema
+    # That of the training data, by which later rows are read.
+    schema: DataSchema
     # int64 (n_labels,): how often each label occurs in the training data, with rows held out.
     counts: ndarray
     settings: dict[str, Any] = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)
 
     def __repr__(self) -> str:
-        sizes = f"{self.n_labels:,} labels, {self.known.n_features:,} features"
+        sizes = f"{self.n_labels:,} labels, {self.schema.n_features:,} features"
         rows = f"{self.n_training_rows:,} training rows"
         return f"{type(self).__name__}({self.objective.name}, {sizes}, {rows})"
 
@@ -60,21 +61,21 @@ class LabelScores:
 
     def name(self, label: int) -> str:
         """The name of a label; its number if it has no name."""
-        return self.known.names[label] if self.known.names else str(label)
+        return self.schema.names[label] if self.schema.names else str(label)
 
     @cached_property
     def label_names(self) -> ndarray:
         """What labels are called, (n_labels,): their names, or their numbers without names."""
-        names = self.known.names
+        names = self.schema.names
         return np.arange(self.n_labels) if names is None else np.array(names, str)
 
     # ---- scores
 
     def prepared(self, features: Any) -> Any:
         """Features on the scale of the training data, without the number of unknown words."""
-        features, _ = familiarity.split(features, self.known.n_features)
-        if features.shape[1] != self.known.n_features:
-            problem = f"{features.shape[1]:,}, but the model has {self.known.n_features:,}"
+        features, _ = familiarity.split_unknown_words(features, self.schema.n_features)
+        if features.shape[1] != self.schema.n_features:
+            problem = f"{features.shape[1]:,}, but the model has {self.schema.n_features:,}"
             remedy = "give rows with the features of the training data"
             raise DataError("features", None, problem, remedy)
         return scaled(features, self.settings.get("scaling", "none"), self.arrays)
@@ -161,7 +162,7 @@ class LabelScores:
         Raises `EmbedxError` where their arrays do not fit.
         """
         return label_tree.trees_of(
-            self.arrays, self.known.n_features, self.objective.n_rows(self.n_labels)
+            self.arrays, self.schema.n_features, self.objective.n_rows(self.n_labels)
         )
 
     @cached_property

@@ -4,14 +4,14 @@ from collections.abc import Callable
 
 from embedx.classification.contract import Trainer, TrainerInputs
 from embedx.classification.label_weights import Method, training_method
-from embedx.classification.labelwise import LabelwiseTrainer
-from embedx.classification.optimum import OptimumTrainer
-from embedx.classification.steps import StepTrainer
+from embedx.classification.labelwise_trainer import LabelwiseTrainer
+from embedx.classification.lbfgs_trainer import LbfgsTrainer
+from embedx.classification.step_trainer import StepTrainer
 
 TRAINERS: dict[Method, Callable[[TrainerInputs], Trainer]] = {
     Method.STEPS: StepTrainer,
     Method.LABELWISE: LabelwiseTrainer,
-    Method.OPTIMUM: OptimumTrainer,
+    Method.LBFGS: LbfgsTrainer,
 }
 
 

@@ -27,30 +27,31 @@ def fit(
     classifier: Classifier,
     features: Any,
     row_weights: ndarray,
-    unseen: Labeled | None,
+    calibration: Labeled | None,
     settings: ClassifySettings,
-    before: Classifier | None,
+    previous: Classifier | None,
     progress: Progress,
 ) -> None:
     """Give a classifier the variances of its weights; its facts tell that of the prior.
 
     features     of the training rows, scaled
     row_weights  float32 (n_rows,): how much each row counts, times the number of its labels
-    before       the classifier that training continues from; the information of its rows is added
+    previous     the classifier that training continues from; the information of its rows is added
     """
     h = classifier.inputs(features)
     information = posterior.information(
         _weighted_probabilities(classifier, h, row_weights), *classifier.arrays["output"].shape
     )
-    former_prior = None
-    if before is not None and "variance" in before.arrays:
-        former = before.arrays["variance"]
-        former_prior = float(before.facts["prior_variance"])
-        information[: len(former)] += 1 / former - float32(1 / former_prior)
+    previous_prior = None
+    if previous is not None and "variance" in previous.arrays:
+        previous_variance = previous.arrays["variance"]
+        previous_prior = float(previous.facts["prior_variance"])
+        n_previous = len(previous_variance)
+        information[:n_previous] += 1 / previous_variance - float32(1 / previous_prior)
 
-    prior = settings.prior_variance or former_prior
-    if prior is None and unseen is not None:
-        prior = _best_prior(classifier, information, input_length(h), unseen, settings.threads)
+    prior = settings.prior_variance or previous_prior
+    if prior is None and calibration is not None:
+        prior = _best_prior(classifier, information, input_length(h), calibration, settings.threads)
         progress.note(f"the prior of the weights has the variance {prior:.3g}, by held-out rows")
     elif prior is None:
         prior = USUAL_PRIOR / input_length(h) ** 2
@@ -81,15 +82,15 @@ def _best_prior(
     classifier: Classifier,
     information: ndarray,
     length: float,
-    unseen: Labeled,
+    calibration: Labeled,
     threads: int | None,
 ) -> float:
     """The variance of the prior by which the labels of held-out rows are likeliest."""
-    labels = known_labels(unseen.labels, classifier.trained_counts)
+    labels = known_labels(calibration.labels, classifier.trained_counts)
     step = max(1, -(-len(labels) // TEMPERATURE_ROWS))
     rows = np.flatnonzero(labels.n_of_row)[::step]
     labels, kept = classifier.tested_labels(labels.rows(rows))
-    features = unseen.features[rows[kept]]
+    features = calibration.features[rows[kept]]
     best = PRIORS[0] / length**2
     highest = -np.inf
     for relative_variance in PRIORS:

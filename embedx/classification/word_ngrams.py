@@ -13,9 +13,9 @@ from numpy import float64, ndarray
 from scipy.sparse import csr_matrix, hstack
 
 from embedx.classification.calibration import n_held_out
-from embedx.classification.detail import predictions
-from embedx.classification.division import hold_out
+from embedx.classification.data_split import hold_out
 from embedx.classification.objective_choice import given_settings
+from embedx.classification.prediction_analysis import predictions
 from embedx.classification.problem import given_names
 from embedx.classification.run import ClassifierRun
 from embedx.classification.settings import MANY_LABELS, MAX_REFITTED, NONE, ClassifySettings
@@ -82,7 +82,7 @@ def without_ngrams(data: Labeled) -> Labeled:
         text, hashes=text.hashes[:0], settings={**text.settings, "word_ngrams": 1}
     )
     schema = dataclasses.replace(schema, text=text, n_features=features.shape[1])
-    return dataclasses.replace(data, features=features, known=schema)
+    return dataclasses.replace(data, features=features, source_schema=schema)
 
 
 def _is_right(data: Labeled, n: int, objective: str | None, options: Options) -> ndarray:

@@ -6,7 +6,9 @@ from typing import Any
 
 from embedx.cli.options import Option, classify_options, train_options
 from embedx.settings import Record, as_typed
-from embedx.storage.folder import present, read_described, task_of_model
+from embedx.storage.description import read_described
+from embedx.storage.folder import task_of_model
+from embedx.storage.replacement import current_path
 from embedx.storage.schema import FolderSchema
 from embedx.text.settings import noun_of
 from embedx.vectors.model import load
@@ -31,7 +33,7 @@ def about(model: str) -> Record:
     """Task, size, settings that differ from the defaults, facts and scores of a model, or the size
     of a vector file.
     """
-    path = present(Path(model))
+    path = current_path(Path(model))
     task = task_of_model(path)
     if task is None:
         return _about_file(model, path)

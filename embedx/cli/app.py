@@ -286,7 +286,7 @@ def _group(text: str) -> typer.Typer:
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        from embedx.storage.folder import installed_version
+        from embedx.storage.description import installed_version
 
         print(f"embedx {installed_version()}")
         raise typer.Exit

@@ -72,7 +72,7 @@ def _vectors_of(model: str, of_words: Callable[[WordVectors, str], ndarray]) -> 
         return lambda text: of_words(vectors, text)
 
     loaded = classifier.load(folder)
-    text_schema = loaded.known.text
+    text_schema = loaded.schema.text
     if text_schema is None or "hidden" not in loaded.arrays:
         problem = "a classifier without a hidden layer over words has no vectors"
         raise DataError(model, None, problem)
@@ -207,7 +207,7 @@ class _Dump(NamedTuple):
 
 def _dump_of_classifier(model: str, loaded: classifier.Classifier) -> _Dump:
     """The settings, words and labels of a classifier."""
-    text_schema = loaded.known.text
+    text_schema = loaded.schema.text
     if text_schema is None:
         raise DataError(model, None, "a classifier whose features are no words")
     settings = {**loaded.settings, **text_schema.settings, "architecture": "supervised"}

@@ -114,12 +114,14 @@ def _answers(
     table = TableSettings(request.text_column, None, request.id_column, header=request.header)
     is_answered_as_it_comes = not (request.search or cluster.is_asked_for)
     if request.data == STANDARD_INPUT and is_answered_as_it_comes:
-        arriving = read_arriving(model.known, progress=progress, table=table)
+        arriving = read_arriving(model.schema, progress=progress, table=table)
         yield from best_of_arriving(
             model, arriving, top_k, progress, request.threads, request.abstain
         )
         return
-    data = read(request.data, progress=progress, trained=model.known, keeps_empty=True, table=table)
+    data = read(
+        request.data, progress=progress, trained=model.schema, keeps_empty=True, table=table
+    )
     unknown = UnknownCount()
     unknown.add(model.unknown_rows(data.features))
     best = _best_of_rows(data, model, request, top_k, cluster, progress)
@@ -249,8 +251,8 @@ def tested(request: EvaluateRequest, progress: Progress) -> LabelReport:
         model, folder, data, progress, needs_decisions=per_label is not None
     )
     if per_label is not None:
-        assert report.detail is not None
-        atomic.write_text(per_label, csv_text(per_label_rows(report.detail.by_label)))
+        assert report.analysis is not None
+        atomic.write_text(per_label, csv_text(per_label_rows(report.analysis.by_label)))
     return report
 
 

@@ -260,7 +260,7 @@ def score(model: str, data: str, k: Number = 1, threshold: Least = 0.0) -> None:
     from embedx.labeled.read import read
 
     classifier = load(folder_of(model))
-    rows = read(data, trained=classifier.known)
+    rows = read(data, trained=classifier.schema)
     n_best = _n_best(classifier, k)
     n, precision, recall = classifier.precision_and_recall(rows, n_best, threshold)
     print(f"N\t{n}\nP@{k}\t{precision:.3g}\nR@{k}\t{recall:.3g}")
@@ -281,7 +281,7 @@ def score_labels(model: str, data: str, k: Number = 1, threshold: Least = 0.0) -
 
     classifier = load(folder_of(model))
     prefix = _prefix(classifier)
-    rows = read(data, trained=classifier.known)
+    rows = read(data, trained=classifier.schema)
     counts = classifier.label_counts(rows, _n_best(classifier, k), threshold).tolist()
     for label, (n_true, n_predicted, n_correct) in enumerate(counts):
         measures = {
@@ -310,7 +310,7 @@ def _share(part: int, whole: int) -> str:
 
 def _prefix(classifier: "Classifier") -> str:
     """What stands before each label."""
-    text = classifier.known.text
+    text = classifier.schema.text
     if text is None:
         return "__label__"
     return str(text.settings["label_prefix"])
@@ -338,10 +338,10 @@ def print_best(model: str, data: str, k: int, threshold: float, has_probabilitie
     prefix = _prefix(classifier)
     n_best = _n_best(classifier, k)
     if data == STANDARD_INPUT:
-        arriving = read_arriving(classifier.known)
+        arriving = read_arriving(classifier.schema)
         best = (answered.best for answered in best_of_arriving(classifier, arriving, n_best))
     else:
-        rows = read(data, trained=classifier.known, keeps_empty=True)
+        rows = read(data, trained=classifier.schema, keeps_empty=True)
         best = (block for block in classifier.iter_top_k(rows.features, n_best))
     for ids, probabilities in best:
         for row, row_probabilities in zip(ids.tolist(), probabilities.tolist(), strict=True):

@@ -13,13 +13,10 @@ from embedx.cli.options import SETTINGS
 from embedx.distributed.settings import ClusterSettings
 from embedx.errors import DataError, SettingError
 from embedx.settings import Record, option_name, settings_of
-from embedx.storage.folder import (
-    DESCRIPTION,
-    no_model_folder,
-    present,
-    read_description,
-    task_of_model,
-)
+from embedx.storage.description import read_description
+from embedx.storage.folder import no_model_folder, task_of_model
+from embedx.storage.folder_files import DESCRIPTION
+from embedx.storage.replacement import current_path
 from embedx.tasks.output import MODEL_OPTIONS
 from embedx.tasks.requests import RUNS
 from embedx.text.sources import STANDARD_INPUT
@@ -30,7 +27,7 @@ OUTPUT = "--output"
 
 def reproduce(model: str, output: Path | None, as_json: bool, quiet: bool) -> None:
     """Train the model again into the folder `output`, and print how the two differ."""
-    folder = present(Path(model))
+    folder = current_path(Path(model))
     if task_of_model(folder) is None:
         raise no_model_folder(model)
     facts = read_description(folder)["facts"]

@@ -85,8 +85,8 @@ def _score_classifier(request: EvaluateRequest, progress: Progress) -> None:
         return
     report = tested(request, progress)
     if request.as_json:
-        assert report.detail is not None
-        print(json.dumps({"test": plain_numbers(report), **report.detail.as_dict()}))
+        assert report.analysis is not None
+        print(json.dumps({"test": plain_numbers(report), **report.analysis.as_dict()}))
         return
     if sys.stdout.isatty():
         print(report)

@@ -46,7 +46,7 @@ from embedx.runtime.atomic import errors_named, write_text
 from embedx.runtime.frames import data_frame
 from embedx.runtime.progress import Progress, Silent
 from embedx.settings import as_arguments, settings_of
-from embedx.storage.folder import installed_version
+from embedx.storage.description import installed_version
 from embedx.text.settings import SESSIONS
 
 if TYPE_CHECKING:

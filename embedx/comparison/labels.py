@@ -7,7 +7,7 @@ from typing import Any
 
 from embedx import objectives
 from embedx.classification import classifier
-from embedx.classification.effects import check_given
+from embedx.classification.ineffective_settings import check_given
 from embedx.classification.label_weights import is_labelwise
 from embedx.classification.objective_choice import new_objective
 from embedx.classification.problem import Problem, given_names

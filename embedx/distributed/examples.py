@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy import float32, ndarray
 
-from embedx.classification.all_rows import Full, FullSparse, FullTiled
+from embedx.classification.full_minibatches import Full, FullSparse, FullTiled
 from embedx.classification.minibatches import MinibatchTraining, StepInputs
-from embedx.classification.sampled_rows import Sampled
+from embedx.classification.sampled_minibatches import Sampled
 from embedx.distributed.connection import Size
 from embedx.distributed.parameters import ParameterReplica, Parameters
 from embedx.distributed.settings import ClusterSettings

@@ -23,7 +23,7 @@ from embedx.distributed.connection import HEAD, SECONDS_BETWEEN_HEAD_CHECKS, Siz
 from embedx.distributed.worker import Plan, Worker
 from embedx.errors import EmbedxError, LostClusterError, SettingError, one_line
 from embedx.runtime.progress import Progress
-from embedx.storage.folder import installed_version
+from embedx.storage.description import installed_version
 
 # One range is trained, another is merged or waits.
 RANGES_PER_WORKER = 2

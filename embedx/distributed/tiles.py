@@ -64,7 +64,7 @@ class TileServer:
 
     def is_done(self, epoch: int, chunks: range) -> bool:
         n_tiles = len(self.strategy.levels[epoch][1].tiles)
-        return all(chunk >= n_tiles or chunk in self.strategy.done for chunk in chunks)
+        return all(chunk >= n_tiles or chunk in self.strategy.trained_tiles for chunk in chunks)
 
     def remote_delta(self, worker: Any) -> tuple[int, list[Level]] | None:
         """The number of the level that is to be trained, and the trained levels of its tree; None
@@ -75,7 +75,7 @@ class TileServer:
         if self.is_ready(worker) or level == len(levels):
             return None
         self.level_of[worker] = level
-        return level, self.strategy.trained[levels[level][0]]
+        return level, self.strategy.trained_levels[levels[level][0]]
 
     def add(self, worker: Any, delta: tuple[int, dict[int, TrainedTile]]) -> None:
         """Store trained tiles of the current level. Raises `LostWorkerError`, and stores none, if
@@ -86,7 +86,7 @@ class TileServer:
         with self.lock:
             if level == self.strategy.level:
                 # Copied, because arrays from Ray are in its store.
-                self.strategy.done |= copy.deepcopy(tiles)
+                self.strategy.trained_tiles |= copy.deepcopy(tiles)
 
     def _check(self, delta: Any) -> None:
         is_pair = type(delta) is tuple and len(delta) == 2
@@ -129,15 +129,15 @@ class TileReplica:
     ) -> tuple[int, dict[int, TrainedTile]]:
         """The tiles trained so far. Then sets the level that the server sent, if it sent one."""
         strategy = self.strategy
-        trained = self.level, strategy.done.copy()
+        trained = self.level, strategy.trained_tiles.copy()
         for n in trained[1]:
-            del strategy.done[n]
+            del strategy.trained_tiles[n]
         if remote is not None:
             self.level, above = remote
-            strategy.trained = [[] for _ in strategy.plans]
-            strategy.trained[strategy.levels[self.level][0]] = [
+            strategy.trained_levels = [[] for _ in strategy.plans]
+            strategy.trained_levels[strategy.levels[self.level][0]] = [
                 Level(*map(np.array, trained_level)) for trained_level in above
             ]
-            strategy.done = {}
+            strategy.trained_tiles = {}
             strategy.prepare(self.level)
         return trained

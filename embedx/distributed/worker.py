@@ -13,7 +13,7 @@ from typing import Any
 
 from embedx.distributed.parameters import ParameterReplica, Parameters, ParameterServer
 from embedx.runtime.progress import SILENT
-from embedx.storage.folder import installed_version
+from embedx.storage.description import installed_version
 from embedx.training.strategy import Strategy, Tally
 
 

@@ -1,5 +1,6 @@
 """Labelled data as everything after the readers sees it: features, and the labels of each row."""
 
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -9,6 +10,7 @@ from numpy import int32, int64, ndarray
 from scipy.sparse import csr_matrix, issparse, vstack
 
 from embedx.errors import DataError
+from embedx.storage.schema import row_blocks
 
 
 def offsets_of(sizes: Any) -> ndarray:
@@ -33,6 +35,15 @@ def places_of(offsets: ndarray, chosen: ndarray | slice) -> tuple[ndarray, ndarr
     sizes = offsets[1:][chosen] - first
     ends = offsets_of(sizes)
     return np.repeat(first - ends[:-1], sizes) + np.arange(ends[-1]), ends
+
+
+def crc_of(arrays: Sequence[ndarray]) -> int:
+    """CRC-32 of the bytes of arrays, a block of rows at a time."""
+    crc = 0
+    for array in arrays:
+        for rows in row_blocks(array):
+            crc = zlib.crc32(np.ascontiguousarray(rows).data, crc)
+    return crc
 
 
 @dataclass(frozen=True)
@@ -283,18 +294,18 @@ class DataSchema:
 class Labeled:
     """A data set, or one half of it.
 
-    features  float32 (n_rows, n_features): ndarray or scipy.sparse.csr_matrix with sorted, distinct
-              columns. Those of text that is read like earlier rows have one column more: how many
-              words of a row are unknown
-    known     the schema of the files that it was read from
-    weights   float (n_rows,): what the loss of each row is multiplied by; None: all the same
-    ids       object (n_rows,): what the rows are called, if a table says so
+    features       float32 (n_rows, n_features): ndarray or scipy.sparse.csr_matrix with sorted,
+                   distinct columns. Those of text that is read like earlier rows have one column
+                   more: how many words of a row are unknown
+    source_schema  that of the files that it was read from; None for arrays, see `schema`
+    weights        float (n_rows,): factors of the losses of the rows; None: all the same
+    ids            object (n_rows,): what the rows are called, if a table says so
     """
 
     features: Any
     labels: Labels
     n_labels: int
-    known: DataSchema | None = None
+    source_schema: DataSchema | None = None
     weights: ndarray | None = None
     ids: ndarray | None = None
 
@@ -311,13 +322,21 @@ class Labeled:
 
     @property
     def schema(self) -> DataSchema:
-        """What later data are read like."""
-        return self.known or DataSchema(self.n_features, self.n_labels)
+        """The schema by which later data are read."""
+        return self.source_schema or DataSchema(self.n_features, self.n_labels)
 
     @property
     def has_empty_first_column(self) -> bool:
         """Whether no row has the first feature."""
         return self.is_sparse and self.n_features > 0 and not (self.features.indices == 0).any()
+
+    def hash(self) -> str:
+        """A hash of the features and labels, in hexadecimal digits."""
+        parts = [self.features]
+        if self.is_sparse:
+            parts = [self.features.indptr, self.features.indices, self.features.data]
+        labels = self.labels
+        return f"{crc_of(parts):08x}{crc_of([labels.ids, labels.n_of_row]):08x}"
 
     def rows(self, chosen: ndarray) -> "Labeled":
         """These rows, in this order."""

@@ -51,7 +51,7 @@ def labelled_rows(
     _check_labels(data, trained, name)
     if names_new_labels:
         return data
-    return replace(data, known=trained)
+    return replace(data, source_schema=trained)
 
 
 def label_name(label: Any) -> str:
@@ -69,25 +69,25 @@ def _labelled_records(rows: Any, trained: DataSchema, table: TableSettings) -> L
     read = read_records(records, trained, table)
     ids, names = ids_and_names(read.names or [], trained.by_name, trained.names, NAME)
     labels = Labels(read.labels.offsets, ids[read.labels.ids]).distinct()
-    known = replace(trained, names=names or trained.names)
-    return Labeled(read.features, labels, trained.n_labels, known, ids=read.ids)
+    schema = replace(trained, names=names or trained.names)
+    return Labeled(read.features, labels, trained.n_labels, schema, ids=read.ids)
 
 
 def _with_labels(features: Any, labels: Any, trained: DataSchema) -> Labeled:
     """Rows of features with their labels. Raises `DataError` unless there are as many."""
     checks.require(checks.wrong_sparse(labels), LABELS, "build the matrix anew")
     indicators = _indicators(labels, trained)
-    known = trained
+    schema = trained
     if indicators is not None:
         labels_of_rows = Labels.of_matrix(indicators)
     else:
         labels_of_rows, names = _numbered(_values_of(labels), trained)
-        known = replace(trained, names=names or trained.names)
+        schema = replace(trained, names=names or trained.names)
     n_rows = features.shape[0]
     if len(labels_of_rows) != n_rows:
         problem = f"{len(labels_of_rows):,} rows of labels, but X has {n_rows:,} rows"
         raise DataError(LABELS, None, problem, "give those of each row")
-    return Labeled(features, labels_of_rows, trained.n_labels, known)
+    return Labeled(features, labels_of_rows, trained.n_labels, schema)
 
 
 def _check_labels(data: Labeled, trained: DataSchema, name: str) -> None:
@@ -100,13 +100,13 @@ def _check_labels(data: Labeled, trained: DataSchema, name: str) -> None:
         raise DataError(name, None, "no row has a label", remedy)
     if ids.min() < trained.n_labels:
         return
-    known = "0"
-    unknown = str(ids[0])
+    known_label = "0"
+    unknown_label = str(ids[0])
     if trained.names and data.schema.names:
-        known = trained.names[0]
-        unknown = data.schema.names[ids[0]]
-    problem = f"all labels are unknown to the model, such as {unknown}"
-    raise DataError(name, None, problem, f"give labels such as {known}")
+        known_label = trained.names[0]
+        unknown_label = data.schema.names[ids[0]]
+    problem = f"all labels are unknown to the model, such as {unknown_label}"
+    raise DataError(name, None, problem, f"give labels such as {known_label}")
 
 
 # ---- labels

@@ -22,10 +22,10 @@ def with_names(data: Labeled, names: Sequence[str], file: str) -> Labeled:
     numbers: they become the ids.
     """
     labels = data.labels
-    known = data.schema
-    n_labels = known.n_labels
-    numbers = known.names or []
-    if known.by_name:
+    schema = data.schema
+    n_labels = schema.n_labels
+    numbers = schema.names or []
+    if schema.by_name:
         for number in numbers:
             if not is_id(number):
                 raise DataError(
@@ -46,11 +46,11 @@ def with_names(data: Labeled, names: Sequence[str], file: str) -> Labeled:
             f"{len(names):,} names for {n_labels:,} labels, which count from 0",
             "write one a line for each",
         )
-    if known.by_name:
+    if schema.by_name:
         id_of = np.array([int(number) for number in numbers], np.int32)
         labels = Labels(labels.offsets, id_of[labels.ids])
-    known = replace(known, n_labels=n_labels, names=list(names), by_name=False)
-    return replace(data, labels=labels, n_labels=n_labels, known=known)
+    schema = replace(schema, n_labels=n_labels, names=list(names), by_name=False)
+    return replace(data, labels=labels, n_labels=n_labels, source_schema=schema)
 
 
 def with_labels(
@@ -93,7 +93,7 @@ def with_labels(
         by_name = names is not None
         schema = replace(schema, n_labels=n_labels, by_name=by_name, label_separator=separator)
     schema = replace(schema, names=names or schema.names)
-    return replace(data, labels=labels.distinct(), n_labels=schema.n_labels, known=schema)
+    return replace(data, labels=labels.distinct(), n_labels=schema.n_labels, source_schema=schema)
 
 
 def _label_lines(lines: Lines, n_rows: int, separator: str | None) -> tuple[Labels, list[bytes]]:

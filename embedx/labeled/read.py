@@ -146,7 +146,7 @@ def read(
         if trained is not None and not names_new_labels:
             if not keeps_empty:
                 _note_unknown_labels(name, data, trained, progress)
-            data = replace(data, known=replace(data.schema, names=trained.names))
+            data = replace(data, source_schema=replace(data.schema, names=trained.names))
         if split is not None:
             data = data.rows(split_rows(split, len(data)))
         return data
@@ -273,7 +273,7 @@ def _with_new_labels(data: Labeled, trained: DataSchema) -> Labeled:
     if names is not None:
         names = [*names, *map(str, range(len(names), n_labels))]
     schema = replace(data.schema, n_labels=n_labels, names=names)
-    return replace(data, n_labels=n_labels, known=schema)
+    return replace(data, n_labels=n_labels, source_schema=schema)
 
 
 def _check_two_labels(data: Labeled, source: str, labels_file: str | None) -> None:
@@ -381,7 +381,7 @@ def _training_rows(
     data = Labeled(rows.features, labels, n_labels, schema, ids=rows.ids)
     if rows.first_feature is None:
         schema = replace(schema, has_empty_first_column=data.has_empty_first_column)
-    return replace(data, known=schema)
+    return replace(data, source_schema=schema)
 
 
 def _check_format(file: LabelledFile, format: Format, first: str, options: ReadOptions) -> None:

@@ -132,11 +132,11 @@ class TextFeatures(abc.ABC):
 
 
 def text_features(
-    settings: TextFeatureSettings, budget: MemoryBudget, known: TextSchema | None
+    settings: TextFeatureSettings, budget: MemoryBudget, schema: TextSchema | None
 ) -> TextFeatures:
-    """A counter of the features of a model or, without one, of training data."""
-    if known is not None:
-        return KnownTextFeatures(known, budget)
+    """A counter of the features of a schema or, without one, of training data."""
+    if schema is not None:
+        return KnownTextFeatures(schema, budget)
     return TrainingTextFeatures(settings, budget)
 
 

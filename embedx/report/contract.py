@@ -10,7 +10,7 @@ from embedx.evaluation.word_sets import WordTests
 from embedx.report.settings import ReportSettings
 from embedx.runtime.atomic import followed
 from embedx.runtime.progress import Progress
-from embedx.storage.folder import present
+from embedx.storage.replacement import current_path
 
 Model = TypeVar("Model")
 
@@ -34,7 +34,7 @@ class PageRequest:
     @cached_property
     def folders(self) -> list[Path]:
         """The folders of the models."""
-        return [present(Path(model)) for model in self.models]
+        return [current_path(Path(model)) for model in self.models]
 
     @property
     def names(self) -> list[str]:

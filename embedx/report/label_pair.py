@@ -44,7 +44,7 @@ def pair_values(classifiers: Sequence[Classifier], request: PageRequest) -> dict
         return {}
     progress = request.progress
     data = [
-        read_test(test, request.test_labels, trained=classifier.known, progress=progress)
+        read_test(test, request.test_labels, trained=classifier.schema, progress=progress)
         for classifier in classifiers
     ]
     return {
@@ -73,12 +73,12 @@ def tested(
     precision = {}
     label_rows = []
     for name, model, rows in zip(names, models, data, strict=True):
-        detail = report_of_one(model, name, rows, progress).detail
-        assert detail is not None
-        predicted = detail.predicted
+        analysis = report_of_one(model, name, rows, progress).analysis
+        assert analysis is not None
+        predicted = analysis.predicted
         at_k = scores_at_each_k(predicted.top, predicted.labels)["precision"]
         precision[name] = [[(k, k, value) for k, value in enumerate(at_k, 1)]]
-        label_rows.append({row[0]: row for row in per_label_rows(detail.by_label)[1:]})
+        label_rows.append({row[0]: row for row in per_label_rows(analysis.by_label)[1:]})
 
     chart = drawing.curves_chart(
         precision,

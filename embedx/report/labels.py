@@ -9,14 +9,14 @@ from numpy import int32, ndarray
 
 from embedx import samplers
 from embedx.classification.classifier import Classifier
-from embedx.classification.detail import (
-    Detail,
+from embedx.classification.label_report import report_of_one
+from embedx.classification.prediction_analysis import (
+    PredictionAnalysis,
     Predictions,
     frequency_rows,
     name_of_label,
     threshold_rows,
 )
-from embedx.classification.label_report import report_of_one
 from embedx.classification.settings import ClassifySettings
 from embedx.errors import public_url
 from embedx.evaluation import answers
@@ -65,11 +65,11 @@ def single_values(classifier: Classifier, request: PageRequest) -> dict[str, Any
         values |= {"source": None, "key_figures": key_figures}
         return values | in_training(classifier)
 
-    data = read_test(source, request.test_labels, trained=classifier.known, progress=progress)
+    data = read_test(source, request.test_labels, trained=classifier.schema, progress=progress)
     metrics = report_of_one(classifier, request.names[0], data, progress)
-    detail = metrics.detail
-    assert detail is not None
-    predicted = detail.predicted
+    analysis = metrics.analysis
+    assert analysis is not None
+    predicted = analysis.predicted
 
     key_figures["test rows"] = f"{len(predicted.kept):,}"
     for name, title in MEASURES.items():
@@ -82,15 +82,15 @@ def single_values(classifier: Classifier, request: PageRequest) -> dict[str, Any
         "warning": classifier.likelihood_warning(metrics),
         **at_each_k(predicted.top, predicted.labels),
         "chart_of_reliability": reliability_chart(
-            detail.reliability, about_reliability(classifier, detail.reliability)
+            analysis.reliability, about_reliability(classifier, analysis.reliability)
         ),
-        "headlines": " ".join(detail.headlines),
-        "thresholds": threshold_rows(detail.thresholds),
-        "chart_of_coverage": coverage_chart(detail),
-        "bins": frequency_rows(detail.by_frequency),
-        "by_label": label_rows(detail)[: 1 + MAX_LABELS],
-        "confused": confusion_rows(detail),
-        "chart_of_confusion": confusion_chart(detail),
+        "headlines": " ".join(analysis.headlines),
+        "thresholds": threshold_rows(analysis.thresholds),
+        "chart_of_coverage": coverage_chart(analysis),
+        "bins": frequency_rows(analysis.by_frequency),
+        "by_label": label_rows(analysis)[: 1 + MAX_LABELS],
+        "confused": confusion_rows(analysis),
+        "chart_of_confusion": confusion_chart(analysis),
         **example_tables(classifier, data, predicted, request.settings),
     }
 
@@ -196,42 +196,42 @@ def in_training(classifier: Classifier) -> dict[str, list[list[str]]]:
     return {"bins": bin_rows, "frequent": [["label", "training rows"], *label_rows]}
 
 
-def label_rows(detail: Detail) -> list[list[str]]:
+def label_rows(analysis: PredictionAnalysis) -> list[list[str]]:
     """A table of labels, the most frequent in test rows first; empty where the classifier has no
     probabilities to decide by.
     """
-    if not detail.by_label:
+    if not analysis.by_label:
         return []
-    head, *rows = per_label_rows(detail.by_label)
+    head, *rows = per_label_rows(analysis.by_label)
     rows.sort(key=lambda row: -int(row[2]))
     return [head, *rows]
 
 
-def confusion_rows(detail: Detail) -> list[list[str]] | None:
+def confusion_rows(analysis: PredictionAnalysis) -> list[list[str]] | None:
     """A table of labels that are missed for another, the most frequent first; None without any."""
-    if not detail.confused:
+    if not analysis.confused:
         return None
     rows = [["label", "wrong prediction", "rows"]]
-    for confusion in detail.confused[:MAX_ROWS]:
-        label = detail.name_of(confusion.label)
-        wrong_label = detail.name_of(confusion.answer)
+    for confusion in analysis.confused[:MAX_ROWS]:
+        label = analysis.name_of(confusion.label)
+        wrong_label = analysis.name_of(confusion.answer)
         rows.append([label, wrong_label, f"{confusion.rows:,}"])
     return rows
 
 
-def confusion_chart(detail: Detail) -> dict[str, Any] | None:
+def confusion_chart(analysis: PredictionAnalysis) -> dict[str, Any] | None:
     """The heatmap of test rows, for the template; None unless rows have one label each."""
-    if detail.confusion is None:
+    if analysis.confusion is None:
         return None
-    return heatmap(detail.names_of(detail.confusion.labels), detail.confusion)
+    return heatmap(analysis.names_of(analysis.confusion.labels), analysis.confusion)
 
 
 # ---- thresholds
 
 
-def coverage_chart(detail: Detail) -> dict[str, Any] | None:
+def coverage_chart(analysis: PredictionAnalysis) -> dict[str, Any] | None:
     """The chart of accuracy against coverage, for the template; None without labelled rows."""
-    _, coverage, accuracy = detail.coverage
+    _, coverage, accuracy = analysis.coverage
     if not len(coverage):
         return None
     points = np.unique(np.linspace(0, len(coverage) - 1, MAX_POINTS).round().astype(int))
@@ -239,7 +239,7 @@ def coverage_chart(detail: Detail) -> dict[str, Any] | None:
     y = Axis("share of these that is correct", 0.0, 1.0, BOTTOM, TOP)
     line = " ".join(f"{x(coverage[k])},{y(accuracy[k])}" for k in points)
     marks = []
-    for row in detail.thresholds:
+    for row in analysis.thresholds:
         if row.coverage > 0:
             cells = [f"{row.threshold:g}", *map(drawing.shown, (row.coverage, row.accuracy))]
             marks.append((x(row.coverage), y(row.accuracy), "c0", cells))

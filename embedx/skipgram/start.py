@@ -41,7 +41,7 @@ from embedx.objectives.contract import Objective
 from embedx.optimizers.contract import PER_COORDINATE, PER_ROW, WORDS, Table
 from embedx.settings import Options, Record, check_used, settings_of
 from embedx.skipgram.settings import SkipGramSettings, StartSettings
-from embedx.storage.folder import REMEDY
+from embedx.storage.folder_files import REMEDY
 from embedx.text.encoded_corpus import EncodedCorpus
 from embedx.text.settings import MAX_PASSES, SESSIONS, PhraseSettings, VocabularySettings
 from embedx.text.vocabulary import Vocabulary, is_wanted

@@ -59,7 +59,7 @@ def check_not_read(output: Path, inputs: Names) -> None:
 def _is_part(place: Path, path: Path) -> bool:
     """Whether `place` is the file or folder `path`, or an input in that folder."""
     # Imported here, because it imports numpy.
-    from embedx.storage.folder import files_of
+    from embedx.storage.replacement import files_of
 
     if os.path.samefile(place, path):
         return True

@@ -8,12 +8,13 @@ from pathlib import Path
 
 from embedx.classification import classifier, word_ngrams
 from embedx.classification.classifier import Classifier
+from embedx.classification.continued_training import TRAIN_TOGETHER, settings_to_continue
 from embedx.classification.label_report import note_probabilities, paired_differences
 from embedx.classification.objective_choice import RunSettings, given_settings
 from embedx.classification.problem import given_names
-from embedx.classification.run import ClassifierRun, TrainedClassifier
+from embedx.classification.run import ClassifierRun
 from embedx.classification.settings import ClassifySettings, share_of_rows
-from embedx.classification.start import TRAIN_TOGETHER, settings_to_continue
+from embedx.classification.trained_classifier import TrainedClassifier
 from embedx.distributed.settings import ClusterSettings
 from embedx.errors import DataError, InapplicableError, Setting, Text, joined
 from embedx.evaluation.labels import scores_by_groups
@@ -27,7 +28,8 @@ from embedx.labeled.tables.settings import TableSettings
 from embedx.labeled.words import TextFeatureSettings
 from embedx.runtime.progress import Progress
 from embedx.settings import Record, check_used, settings_of
-from embedx.storage.folder import check_output, is_model, read_description
+from embedx.storage.description import read_description
+from embedx.storage.replacement import check_output, is_model
 from embedx.tasks.output import command_line, default_output
 from embedx.tasks.requests import ClassifyRequest
 from embedx.training.checkpoint_folder import check_not_in_use
@@ -190,7 +192,7 @@ class LabelTask:
         learn.
         """
         request = self.request
-        schema = None if self.start is None else self.start.known
+        schema = None if self.start is None else self.start.schema
         training = read_training(
             request.train,
             request.train_labels,

@@ -12,7 +12,7 @@ from embedx.runtime import shell
 from embedx.runtime.interrupts import to_the_end
 from embedx.runtime.progress import Progress
 from embedx.settings import as_arguments, seconds
-from embedx.storage.folder import check_output
+from embedx.storage.replacement import check_output
 from embedx.storage.rescue import save_or_rescue
 from embedx.tasks.requests import RunRequest
 from embedx.text.sources import COMPRESSED, STANDARD_INPUT

@@ -26,7 +26,7 @@ from embedx.errors import Setting, joined
 from embedx.runtime.memory import MemoryPlan
 from embedx.runtime.progress import Progress
 from embedx.settings import Record, as_typed
-from embedx.storage.folder import check_output
+from embedx.storage.replacement import check_output
 from embedx.tasks.output import checkpoints_of, command_line, saved
 from embedx.tasks.requests import ClassifyRequest, RunRequest, TrainRequest
 from embedx.training import life

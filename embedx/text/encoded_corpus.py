@@ -19,7 +19,8 @@ import numpy as np
 
 from embedx.runtime.progress import Progress
 from embedx.settings import Record
-from embedx.storage.folder import as_text, checksum_of, map_array
+from embedx.storage.description import checksum_of, description_text
+from embedx.storage.folder_files import map_array
 from embedx.text.tokenizer import END_OF_SENTENCE, count_tokens
 from embedx.text.word_list import WordList
 
@@ -183,7 +184,7 @@ def write_about(folder: Path, about: Record) -> None:
     if about["key"]:
         data_checksum = checksum(folder)
     about = about | {"data_checksum": data_checksum}
-    (folder / ABOUT).write_text(as_text(about), "utf-8")
+    (folder / ABOUT).write_text(description_text(about), "utf-8")
 
 
 def read_about(folder: Path) -> Record:

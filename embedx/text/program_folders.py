@@ -16,7 +16,7 @@ def kind_of(folder: Path, names: Collection[str]) -> str:
         return "kernel cache"
     # imported where they are needed, so that the help is quick
     if "model.json" in names:
-        from embedx.storage.folder import is_model
+        from embedx.storage.replacement import is_model
 
         return "model" if is_model(folder) else ""
     if folder.name.endswith(".checkpoint"):

@@ -14,7 +14,7 @@ from typing import Any
 from embedx.errors import DataError, Setting
 from embedx.runtime import atomic, shell
 from embedx.settings import Options, Record
-from embedx.storage import folder as folders
+from embedx.storage import description
 from embedx.training.checkpoint_folder import PARTIAL_RUN, RUN, folder_of
 from embedx.training.state_file import DAMAGED
 
@@ -49,14 +49,14 @@ class RunCommand:
     def write(self, folder: Path) -> None:
         """Write the file of the command in a folder of checkpoints."""
         run = {
-            "embedx": folders.installed_version(),
+            "embedx": description.installed_version(),
             "command": self.name,
             "arguments": dict(self.arguments),
             "directory": self.directory,
             "packages": dict(self.packages),
         }
         with atomic.replacing(folder / RUN, folder / PARTIAL_RUN) as out:
-            out.write(folders.json_text(run).encode())
+            out.write(description.json_text(run).encode())
 
 
 def read_command(output: Path) -> RunCommand:
@@ -81,8 +81,8 @@ def read_command(output: Path) -> RunCommand:
         raise DataError(output, None, problem, remedy) from None
     except DAMAGED as error:
         raise damaged(file, str(error)) from error
-    if version != folders.installed_version():
-        problem = f"of embedx {version}, while this is {folders.installed_version()}"
+    if version != description.installed_version():
+        problem = f"of embedx {version}, while this is {description.installed_version()}"
         again = ("start the run again with ", Setting("overwrite", True))
         raise DataError(file, None, problem, ("resume it with that version, or ", again))
     return command

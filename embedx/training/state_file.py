@@ -11,7 +11,7 @@ import numpy as np
 
 from embedx.runtime import atomic
 from embedx.settings import Options, Record
-from embedx.storage import folder as folders
+from embedx.storage.description import as_json_types
 from embedx.training.state import TrainState
 
 # What reading a damaged file raises.
@@ -81,4 +81,4 @@ def _with_tuples(value: Any, like: Any) -> Any:
 
 def json_types(value: Any) -> Any:
     """A value after a round trip through JSON."""
-    return json.loads(json.dumps(value, default=folders.plain))
+    return json.loads(json.dumps(value, default=as_json_types))

@@ -20,7 +20,7 @@ from embedx import checks
 from embedx.errors import DataError, SettingError, choice, public_url
 from embedx.runtime.progress import SILENT, Progress
 from embedx.settings import Record
-from embedx.storage.folder import present
+from embedx.storage.replacement import current_path
 from embedx.storage.schema import row_blocks
 from embedx.text.phrase_list import Phrases
 from embedx.text.settings import noun_of
@@ -430,7 +430,7 @@ def load(path: str | Path, progress: Progress = SILENT, trust_pickle: bool = Fal
     whatever code is in it. Raises EmbedxError, naming the file and a remedy, for whatever is
     missing, damaged or too new.
     """
-    folder = present(Path(path))
+    folder = current_path(Path(path))
     if os.path.isdir(folder):
         return load_folder(Path(path))
     content = formats.read(path, progress, trust_pickle)

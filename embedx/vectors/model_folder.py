@@ -22,7 +22,8 @@ import numpy as np
 from embedx import checks
 from embedx.settings import MAX_WHOLE_NUMBER
 from embedx.storage import folder
-from embedx.storage.folder import DESCRIPTION, REMEDY, Folder, blamed_on, damaged
+from embedx.storage.folder import Folder, blamed_on
+from embedx.storage.folder_files import DESCRIPTION, REMEDY, damaged
 from embedx.storage.schema import FACTS_OF_RUN, Array, FolderSchema, Names, Value
 from embedx.text.ngrams import MAX_BUCKETS, ngrams
 from embedx.text.phrase_list import Collocation, Phrases

@@ -26,12 +26,14 @@ def recognises(file: LabelledFile, options: ReadOptions) -> bool:
 
 def read(files: LabelledFiles, options: ReadOptions) -> FileRows:
     """A row for each line. Labels stand anywhere between white space."""
-    known = options.trained.text if options.trained else None
-    prefix = options.text.label_prefix if known is None else known.settings["label_prefix"]
+    trained_text = options.trained.text if options.trained else None
+    prefix = options.text.label_prefix
+    if trained_text is not None:
+        prefix = trained_text.settings["label_prefix"]
     label = _label_pattern(prefix)
     budget = MemoryBudget(files.name)
     numbering = Numbering(budget)
-    features = text_features(options.text, budget, known)
+    features = text_features(options.text, budget, trained_text)
 
     labels = []
     for file in files:
@@ -49,10 +51,10 @@ def read(files: LabelledFiles, options: ReadOptions) -> FileRows:
     return FileRows(matrix, Labels.joined(labels), names, text=schema)
 
 
-def features_of_lines(texts: Iterable[bytes], known: TextSchema) -> csr_matrix:
+def features_of_lines(texts: Iterable[bytes], schema: TextSchema) -> csr_matrix:
     """The features of lines of text, from which labels are left out."""
-    label = _label_pattern(known.settings["label_prefix"])
-    features = KnownTextFeatures(known, MemoryBudget("standard input"))
+    label = _label_pattern(schema.settings["label_prefix"])
+    features = KnownTextFeatures(schema, MemoryBudget("standard input"))
     return features.rows(label.sub(b" ", text) for text in texts)
 
 

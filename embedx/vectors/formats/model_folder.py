@@ -7,7 +7,8 @@ It holds the chosen vectors alone: it can be queried, but not trained on or test
 
 from pathlib import Path
 
-from embedx.storage.folder import files_of, save as save_folder
+from embedx.storage.folder import save as save_folder
+from embedx.storage.replacement import files_of
 from embedx.vectors.formats.contract import Format, Table
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from embedx.errors import DataError, EmbedxError
-from embedx.storage.folder import plain
+from embedx.storage.description import as_json_types
 from embedx.text.opening import reason
 from embedx.text.parquet import batches, decoded_bytes
 from embedx.vectors.formats.contract import (
@@ -107,7 +107,7 @@ def write(path: Path, table: Table) -> None:
     lists = pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(vectors.ravel()), vectors.shape[1])
     columns = {"word": list(table.words), "vector": lists}
     columns |= {column: arrays[name] for column, name in ARRAYS.items() if name in arrays}
-    metadata = {"embedx": json.dumps(table.about(), default=plain)}
+    metadata = {"embedx": json.dumps(table.about(), default=as_json_types)}
     content = pyarrow.table(columns).replace_schema_metadata(metadata)
     pyarrow.parquet.write_table(content, path, compression="zstd")
 

@@ -18,7 +18,8 @@ from safetensors.numpy import load_file, save_file
 
 from embedx.errors import DataError, Setting
 from embedx.pages.plain import escape
-from embedx.storage.folder import plain, unescape
+from embedx.storage.description import as_json_types
+from embedx.storage.folder_files import unescape
 from embedx.text.opening import reason
 from embedx.vectors.formats.contract import (
     AGAIN,
@@ -57,7 +58,9 @@ def read(file: OpenFile) -> FileContent:
 def write(path: Path, table: Table) -> None:
     """Write the tensors, with settings and facts as metadata."""
     lines = "".join(f"{escape(word)}\n" for word in table.words).encode()
-    texts = {name: json.dumps(about, default=plain) for name, about in table.about().items()}
+    texts = {
+        name: json.dumps(about, default=as_json_types) for name, about in table.about().items()
+    }
     tensors = {"words": np.frombuffer(lines, np.uint8), **table.arrays()}
     save_tensors(path, tensors, {"format": "embedx", **texts})
 

@@ -9,7 +9,7 @@ from embedx.optimizers.lbfgs import Lbfgs
 from embedx.runtime.progress import Progress
 
 
-def remark(settings: ClassifySettings, problem: Problem, progress: Progress) -> None:
+def note_settings(settings: ClassifySettings, problem: Problem, progress: Progress) -> None:
     """Log all notes that apply."""
     for report in (missing_search, chosen_scaling, unused_propensities, negative_features):
         report(settings, problem, progress)

@@ -70,7 +70,7 @@ def predictions(classifier: Classifier, data: Labeled, progress: Progress = SILE
 
 
 @dataclass(frozen=True)
-class Detail:
+class PredictionAnalysis:
     """Details of predictions, each computed on first use.
 
     counts     int (n_labels,): number of training rows with each label

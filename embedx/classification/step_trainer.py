@@ -4,13 +4,13 @@ import dataclasses
 from typing import Any
 
 from embedx import optimizers, samplers
-from embedx.classification.all_rows import Full, FullSparse, FullTiled
 from embedx.classification.classifier import Classifier
 from embedx.classification.contract import TrainerInputs
+from embedx.classification.full_minibatches import Full, FullSparse, FullTiled
 from embedx.classification.history import History
 from embedx.classification.label_weights import trains_sparse_rows
 from embedx.classification.minibatches import MinibatchTraining, StepInputs
-from embedx.classification.sampled_rows import Retrieved, Sampled, SampledSparse
+from embedx.classification.sampled_minibatches import Retrieved, Sampled, SampledSparse
 from embedx.classification.settings import ClassifySettings
 from embedx.engine.examples import Examples, examples_of
 from embedx.optimizers.contract import UpdateRule
@@ -50,9 +50,9 @@ class StepTrainer:
         self.strategy = strategy_for(step_inputs)(step_inputs)
         self.loss_unit = self.strategy.loss_unit
         self.pretrained = inputs.pretrained
-        self.before = inputs.before
+        self.previous = inputs.previous
         self.anchor = inputs.anchor
-        self.former_state = inputs.optimizer_state
+        self.previous_state = inputs.optimizer_state
         self.optimizer_state = {
             "hidden": self.strategy.hidden.state,
             "outputs": self.strategy.outputs.state,
@@ -110,23 +110,23 @@ class StepTrainer:
         if self.pretrained is not None:
             words, vectors = self.pretrained
             self.strategy.hidden.rows[words, : vectors.shape[1]] = vectors
-        if self.before is not None:
-            self._continue_from(self.before)
+        if self.previous is not None:
+            self._continue_from(self.previous)
         self.strategy.complete_rows()
 
-    def _continue_from(self, before: Classifier) -> None:
-        """Write the parameters of the classifier before to the tables, and its optimizer's state.
+    def _continue_from(self, previous: Classifier) -> None:
+        """Write the parameters of a previous classifier to the tables, and its optimizer's state.
 
         The tables have more rows where labels are new; then there is no state for them.
         """
         for name, table in self.strategy.arrays().items():
-            table[: len(before.arrays[name])] = before.arrays[name]
-        if before.settings["optimizer"] != self.strategy.settings.optimizer:
+            table[: len(previous.arrays[name])] = previous.arrays[name]
+        if previous.settings["optimizer"] != self.strategy.settings.optimizer:
             return
         for name, state in self.optimizer_state.items():
-            former = self.former_state.get(name)
-            if former is not None and former.shape == state.shape:
-                state[:] = former
+            previous_state = self.previous_state.get(name)
+            if previous_state is not None and previous_state.shape == state.shape:
+                state[:] = previous_state
 
     def _schedule(self, n_chunks: int, seconds_before: float) -> Schedule:
         """The learning rate over the run, whose time budget is what the sampler left of it."""

@@ -1,5 +1,5 @@
-"""Held-out rows with features removed or replaced, in place of later rows with more unknown words:
-the factors of embedx.classification.familiarity are fitted to them.
+"""Held-out rows with features removed or replaced, which stand for later rows with more unknown
+words or of other labels; familiarity_fit.py fits to them.
 """
 
 from typing import Any, NamedTuple
@@ -10,32 +10,31 @@ from scipy.sparse import csr_matrix
 
 from embedx.labeled.data import offsets_of
 
-# Maximum number of held-out rows to damage; with more the factors hardly change.
+# Maximum number of held-out rows to perturb; with more the factors hardly change.
 MAX_ROWS = 1_000
 # Maximum share of known words in a row of random words.
-MAX_KNOWN_AT_RANDOM = 0.4
-N_MIXED = 3
-WEIGHT_DAMAGED = 0.5
-WEIGHT_MIXED = 0.75
-# Of held-out rows that a classifier answers without knowing their labels.
-WEIGHT_UNKNOWN = 0.25
+MAX_KNOWN_SHARE = 0.4
+ROWS_PER_MIXTURE = 3
+# Weights of the rows in the fit; unchanged rows have 1.
+WEIGHT_OF_PERTURBED = 0.5
+WEIGHT_OF_MIXTURE = 0.75
 
 
-class Damaged(NamedTuple):
+class PerturbedRows(NamedTuple):
     """Rows that were derived from held-out ones.
 
-    origin  int (n, m): the rows that each was derived from
-    weight  of each row in the fit
-    truth   whether the labels of the origin are still right
-    foreign whether the rows represent those of unknown labels, to which the first factor is not
-            fitted
+    origin               int (n, m): the rows that each was derived from
+    weight               of each row in the fit
+    keeps_labels         whether the labels of the origin are still right
+    is_of_unknown_label  whether the rows stand for those of unknown labels, to which the factor of
+                         probabilities is not fitted
     """
 
     features: Any
     origin: ndarray
     weight: float
-    truth: bool = True
-    foreign: bool = False
+    keeps_labels: bool = True
+    is_of_unknown_label: bool = False
 
 
 def as_read_later(features: Any, is_seen: ndarray | None, n_words: int | None) -> Any:
@@ -61,28 +60,35 @@ def as_read_later(features: Any, is_seen: ndarray | None, n_words: int | None) -
     return csr_matrix(cells, (len(features.indptr) - 1, n_features + (n_words is not None)))
 
 
-def damaged(
+def perturbed(
     features: Any, is_seen: ndarray | None, n_words: int | None, rng: np.random.Generator
-) -> list[Damaged]:
-    """The rows unchanged, then damaged by each of the functions below.
+) -> list[PerturbedRows]:
+    """The rows unchanged, then perturbed by each of the functions below.
 
     features  from `as_read_later`; other arguments as there
     """
     n = features.shape[0]
     rows = np.arange(n)[:, None]
     mixed, origin = mixtures(features, rng)
-    mixed_rows = Damaged(mixed, origin, WEIGHT_MIXED, truth=False, foreign=True)
+    mixed_rows = PerturbedRows(
+        mixed, origin, WEIGHT_OF_MIXTURE, keeps_labels=False, is_of_unknown_label=True
+    )
     words = random_words(features, is_seen, n_words, rng)
-    at_random = Damaged(words, rows, WEIGHT_DAMAGED, truth=False, foreign=n_words is None)
-    result = [Damaged(features, rows, 1.0), at_random, mixed_rows]
+    rows_of_random_words = PerturbedRows(
+        words, rows, WEIGHT_OF_PERTURBED, keeps_labels=False, is_of_unknown_label=n_words is None
+    )
+    result = [PerturbedRows(features, rows, 1.0), rows_of_random_words, mixed_rows]
     if n_words is None:
-        return [*result, Damaged(thinned(features, rng.random(n), rng), rows, WEIGHT_DAMAGED)]
+        return [
+            *result,
+            PerturbedRows(thinned(features, rng.random(n), rng), rows, WEIGHT_OF_PERTURBED),
+        ]
     removed = thinned(features, rng.random(n), rng)
-    replaced = unknown_in_place_of_removed(features, thinned(features, rng.random(n), rng), n_words)
+    replaced = with_unknown_words(features, thinned(features, rng.random(n), rng), n_words)
     return [
         *result,
-        Damaged(removed, rows, WEIGHT_DAMAGED / 2),
-        Damaged(replaced, rows, WEIGHT_DAMAGED / 2),
+        PerturbedRows(removed, rows, WEIGHT_OF_PERTURBED / 2),
+        PerturbedRows(replaced, rows, WEIGHT_OF_PERTURBED / 2),
     ]
 
 
@@ -100,32 +106,35 @@ def thinned(features: Any, shares: ndarray, rng: np.random.Generator) -> Any:
 def mixtures(features: Any, rng: np.random.Generator) -> tuple[Any, ndarray]:
     """(mixtures, origins): rows with a third of the values of each of three rows, int (n, 3)."""
     n = features.shape[0]
-    origin = np.stack([rng.permutation(n) for _ in range(N_MIXED)], axis=1)
-    shares = np.full(n, 1 / N_MIXED)
+    origin = np.stack([rng.permutation(n) for _ in range(ROWS_PER_MIXTURE)], axis=1)
+    shares = np.full(n, 1 / ROWS_PER_MIXTURE)
     mixed = thinned(features[origin[:, 0]], shares, rng)
     for column in origin[:, 1:].T:
         mixed = mixed + thinned(features[column], shares, rng)
     return mixed, origin
 
 
-def unknown_in_place_of_removed(features: csr_matrix, thin: csr_matrix, n_words: int) -> csr_matrix:
+def with_unknown_words(features: csr_matrix, thin: csr_matrix, n_words: int) -> csr_matrix:
     """Thinned rows with an unknown word in place of each removed word."""
     n = thin.shape[0]
     n_unknown = words_in(features, n_words) - words_in(thin, n_words)
-    before = (
-        np.asarray(features[:, -1].todense()).ravel() - np.asarray(thin[:, -1].todense()).ravel()
-    )
+    n_removed = unknown_words_in(features) - unknown_words_in(thin)
     column = np.full(n, thin.shape[1] - 1)
-    unknown = csr_matrix((n_unknown + before, (np.arange(n), column)), thin.shape, dtype=float32)
-    together = csr_matrix(thin + unknown)
-    together.eliminate_zeros()
-    return together
+    unknown = csr_matrix((n_unknown + n_removed, (np.arange(n), column)), thin.shape, dtype=float32)
+    result = csr_matrix(thin + unknown)
+    result.eliminate_zeros()
+    return result
 
 
 def words_in(features: csr_matrix, n_words: int) -> ndarray:
     """The number of known words of each row, (n,)."""
     row = np.repeat(np.arange(features.shape[0]), np.diff(features.indptr))
     return np.bincount(row, features.data * (features.indices < n_words), features.shape[0])
+
+
+def unknown_words_in(features: csr_matrix) -> ndarray:
+    """The number of unknown words of each row, (n,): their column comes last."""
+    return np.asarray(features[:, -1].todense()).ravel()
 
 
 def random_words(
@@ -145,8 +154,8 @@ def random_words(
             shuffled.has_sorted_indices = False
             shuffled.sum_duplicates()
         return shuffled
-    length = words_in(features, n_words) + np.asarray(features[:, -1].todense()).ravel()
-    n_known = np.floor(length * rng.random(n) * MAX_KNOWN_AT_RANDOM).astype(int)
+    length = words_in(features, n_words) + unknown_words_in(features)
+    n_known = np.floor(length * rng.random(n) * MAX_KNOWN_SHARE).astype(int)
     offsets = offsets_of(n_known)
     words = rng.choice(seen, offsets[-1])
     row = np.repeat(np.arange(n), n_known)
@@ -154,6 +163,6 @@ def random_words(
     known = csr_matrix(cells_of_words, features.shape)
     column = np.full(n, features.shape[1] - 1)
     cells_of_unknown = (length - n_known, (np.arange(n), column))
-    together = csr_matrix(known + csr_matrix(cells_of_unknown, features.shape, dtype=float32))
-    together.eliminate_zeros()
-    return together
+    result = csr_matrix(known + csr_matrix(cells_of_unknown, features.shape, dtype=float32))
+    result.eliminate_zeros()
+    return result

@@ -9,7 +9,7 @@ from numpy import ndarray
 
 from embedx.classification.contract import TrainerInputs
 from embedx.classification.history import History
-from embedx.classification.initial_values import first_biases, weighted_counts
+from embedx.classification.initial_values import initial_biases, weighted_counts
 from embedx.engine import lbfgs
 from embedx.engine.loading import compile_function
 from embedx.errors import DivergedError, Setting
@@ -20,7 +20,7 @@ from embedx.training.outcome import Outcome
 from embedx.training.strategy import Tally, Wrap
 
 
-class OptimumTrainer:
+class LbfgsTrainer:
     """Trains by L-BFGS; parameters have the type of the features."""
 
     def __init__(self, inputs: TrainerInputs) -> None:
@@ -74,7 +74,7 @@ class OptimumTrainer:
             l2=self.settings.l2 or 0.0,
             max_iterations=self.settings.max_iterations,
             tolerance=self.settings.tolerance,
-            start=self._first_weights(),
+            start=self._initial_weights(),
             after=after,
         )
         progress.finish()
@@ -100,7 +100,7 @@ class OptimumTrainer:
             remedy = (another, ", or ", Setting("scaling"))
             raise DivergedError("the loss is not finite", remedy)
 
-    def _first_weights(self) -> ndarray:
+    def _initial_weights(self) -> ndarray:
         """Initial weights, float64 (n_features, n_rows), with a last row of biases, if any."""
         n, n_features = self.features.shape
         weights = np.zeros((n_features + self.has_bias, self.n_rows))
@@ -108,7 +108,7 @@ class OptimumTrainer:
             relative_weights = self.weights / self.weights.mean()
             counts = weighted_counts(self.labels, relative_weights, self.counts)
             bias = str(self.settings.bias)
-            weights[-1] = first_biases(self.objective, bias, counts, n, self.noise)
+            weights[-1] = initial_biases(self.objective, bias, counts, n, self.noise)
         return weights
 
     def _hand_over(self, history: History, optimum: lbfgs.Optimum) -> None:

@@ -1,13 +1,18 @@
-"""Labels and weights of rows from Python: classes of any type, as training takes them."""
+"""y of the estimator as labels, and the weights of rows: classes of any type, indicator matrices,
+`sample_weight` and `class_weight`.
+"""
 
 import numbers
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy import float64, ndarray
 
+from embedx import checks
 from embedx.classification.classifier import Classifier
+from embedx.classification.scikit_learn import check_sample_weight, column_or_1d
 from embedx.labeled.data import Labels, offsets_of
 from embedx.labeled.in_memory import label_name
 
@@ -23,11 +28,37 @@ def classes_of(classifier: Classifier, dtype: str | None) -> ndarray:
     Without names they are their numbers.
     """
     names = classifier.label_names
-    if dtype is None or classifier.known.names is None:
+    if dtype is None or classifier.schema.names is None:
         return names
     if np.dtype(dtype).kind == "b":
         return names == "True"
     return names.astype(dtype)
+
+
+def training_classes(y: ndarray) -> ndarray:
+    """The classes of training rows, sorted, without empty texts, of which a warning tells."""
+    is_labelled = has_label(y)
+    n_empty = np.count_nonzero(~is_labelled)
+    if n_empty:
+        warnings.warn(
+            f"{n_empty:,} of {len(y):,} training rows have no label and are not trained on",
+            # the caller of `fit`
+            stacklevel=5,
+        )
+    return np.unique(y[is_labelled])
+
+
+def labels_of(y: Any, classes: ndarray, *, is_multilabel: bool) -> Labels:
+    """The labels of rows by their places among the classes. Raises ValueError for others.
+
+    is_multilabel  whether y is an indicator matrix, (n, n_classes)
+    """
+    if not is_multilabel:
+        return labels_by_class(column_or_1d(y), classes)
+    if y.shape[1] != len(classes):
+        raise ValueError(f"y has {y.shape[1]} columns for {len(classes)} labels")
+    checks.require(checks.wrong_sparse(y), "y", "build the matrix anew")
+    return Labels.of_matrix(y)
 
 
 def has_label(y: ndarray) -> ndarray:
@@ -55,6 +86,36 @@ def labels_by_class(y: ndarray, classes: ndarray) -> Labels:
             f"y has the label {y[is_unknown][0]!r}, which is not among the classes {classes!r}"
         )
     return Labels(offsets_of(is_labelled), places.astype(np.int32))
+
+
+def row_weights(
+    sample_weight: Any, class_weight: Any, X: Any, labels: Labels, classes: ndarray
+) -> ndarray | None:
+    """The weights of rows, float64 (n,); None if all rows weigh the same.
+
+    They are `sample_weight` times the weights of the rows' labels, if `class_weight` has any;
+    "balanced" is a setting of the training.
+    """
+    weights = _checked_weights(sample_weight, X)
+    if not isinstance(class_weight, Mapping):
+        return weights
+    class_weights = weights_by_class(labels, class_weight, classes)
+    weights = class_weights if weights is None else weights * class_weights
+    if not weights.any():
+        raise ValueError("class_weight: all weights are zero")
+    return weights
+
+
+def _checked_weights(sample_weight: Any, X: Any) -> ndarray | None:
+    """float64 (n,): weights checked by scikit-learn; None if all rows weigh the same."""
+    if sample_weight is None:
+        return None
+    weights: ndarray = check_sample_weight(
+        sample_weight, X, dtype=float64, ensure_non_negative=True
+    )
+    if not weights.any():
+        raise ValueError("sample_weight: all weights are zero")
+    return weights
 
 
 def weights_by_class(labels: Labels, class_weight: Mapping[Any, Any], classes: ndarray) -> ndarray:

@@ -1,4 +1,4 @@
-"""The rows of a run, divided: those to train on, to validate on, and to calibrate on."""
+"""The split of the rows of a run: those to train on, to validate on, and to calibrate on."""
 
 import dataclasses
 from dataclasses import dataclass
@@ -15,61 +15,61 @@ from embedx.runtime.random_streams import HELD_OUT_ROWS
 
 
 @dataclass(frozen=True)
-class Division:
+class DataSplit:
     """The rows to train on, and the held-out ones.
 
-    validation  scored after each epoch; None if there are none
-    unseen      rows for calibration: `validation`, or rows held out for that; None if there are
-                none
+    validation   scored after each epoch; None if there are none
+    calibration  rows to calibrate on: `validation`, or rows held out for that alone; None if there
+                 are none
     """
 
     training: Labeled
     validation: Labeled | None = None
-    unseen: Labeled | None = None
+    calibration: Labeled | None = None
 
     @property
     def holds_out_for_calibration(self) -> bool:
         """Whether rows are held out for calibration alone."""
-        return self.unseen is not self.validation
+        return self.calibration is not self.validation
 
 
-def divide(
+def split_data(
     data: Labeled, settings: ClassifySettings, progress: Progress, *, is_refitted: bool
-) -> Division:
-    """Divide rows as the settings say, and balance the weights of those to train on.
+) -> DataSplit:
+    """Split rows as the settings say, and balance the weights of those to train on.
 
     is_refitted  whether training is repeated on all rows, which is then reported
     """
-    division = Division(data)
+    split = DataSplit(data)
     n = n_held_out(len(data), settings.calibration)
     if settings.validation is not None:
-        division = with_validation(data, settings.validation, settings, progress)
+        split = with_validation(data, settings.validation, settings, progress)
     elif n > 0:
         again = "; then training is repeated on all rows" if is_refitted else ""
         progress.note(
             f"{n:,} of {len(data):,} rows are held out from training to calibrate"
             f" probabilities{again}"
         )
-        training, unseen = hold_out(data, n, settings.seed)
-        division = Division(training, None, unseen)
+        training, calibration = hold_out(data, n, settings.seed)
+        split = DataSplit(training, None, calibration)
     if settings.class_weight == BALANCED:
-        training = balanced_rows(division.training, settings.labels)
-        division = dataclasses.replace(division, training=training)
-    return division
+        training = balanced_rows(split.training, settings.labels)
+        split = dataclasses.replace(split, training=training)
+    return split
 
 
 def with_validation(
     data: Labeled, validation: str, settings: ClassifySettings, progress: Progress
-) -> Division:
+) -> DataSplit:
     """The rows, and those of a file, or a share of them, to validate on."""
     share = share_of_rows(validation)
     if share is None:
         others = read(
             validation, settings.validation_labels, progress=progress, trained=data.schema
         )
-        return Division(data, others, others)
+        return DataSplit(data, others, others)
     training, others = hold_out(data, max(1, round(share * len(data))), settings.seed)
-    return Division(training, others, others)
+    return DataSplit(training, others, others)
 
 
 def hold_out(data: Labeled, n: int, seed: int) -> tuple[Labeled, Labeled]:

@@ -1,0 +1,92 @@
+"""X of the estimator as features: texts, the columns of a table, and arrays.
+
+fit          texts: `counted_texts`      then `validated`, then `for_training`
+predict      texts, tables: `features_by_schema`, and nothing else
+             arrays: `features_by_schema`, then `validated`, then `for_training`
+partial_fit  `features_by_schema`, then `validated`, then `for_training`
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy import float32, float64
+from scipy.sparse import csr_matrix, issparse
+
+from embedx import checks
+from embedx.classification.scikit_learn import validate_data
+from embedx.labeled.data import DataSchema, TextSchema
+from embedx.labeled.files import MemoryBudget
+from embedx.labeled.records import (
+    are_texts,
+    check_texts,
+    features_of,
+    features_of_numbers,
+    records_of,
+)
+from embedx.labeled.words import TextFeatureSettings, text_features
+
+
+def counted_texts(X: Any) -> tuple[Any, TextSchema | None]:
+    """Training texts as counts of their words and pairs of words, and the schema of these counts;
+    other X as it is, and None.
+    """
+    _check_form(X)
+    if not are_texts(X):
+        return X, None
+    check_texts(X)
+    features = text_features(TextFeatureSettings(), MemoryBudget("X"), None)
+    features.add(X)
+    return features.finish()
+
+
+def features_by_schema(estimator: Any, X: Any, schema: DataSchema) -> Any:
+    """The features of texts and of the columns of a table, as in training; other X as it is."""
+    columns = schema.columns
+    is_text = schema.text is not None and are_texts(X)
+    if is_text or (columns is not None and records_of(X) is not None):
+        return features_of(X, schema)
+    _check_form(X)
+    if columns is None or columns.text:
+        return X
+    numbers = validate_data(estimator, X, dtype=float64, reset=False, ensure_all_finite="allow-nan")
+    return features_of_numbers(numbers, columns)
+
+
+def features_to_predict(estimator: Any, X: Any, schema: DataSchema) -> Any:
+    """The features to predict from."""
+    features = features_by_schema(estimator, X, schema)
+    if features is not X:
+        return features
+    features = validate_data(estimator, X, accept_sparse="csr", dtype=float32, reset=False)
+    return for_training(features, has_hidden=bool(estimator.hidden))
+
+
+def validated(estimator: Any, X: Any, y: Any, *, reset: bool) -> tuple[Any, Any]:
+    """Features and labels, checked by scikit-learn.
+
+    reset  whether their number of features, and names, are those of the model from now on
+    """
+    features, labels = validate_data(
+        estimator, X, y, accept_sparse="csr", dtype=float32, multi_output=True, reset=reset
+    )
+    return features, labels
+
+
+def for_training(X: Any, *, has_hidden: bool) -> Any:
+    """Validated features in writable arrays in C order; sparse with a hidden layer."""
+    if not (has_hidden or issparse(X)):
+        X = np.ascontiguousarray(X)
+        return X if X.flags.writeable else X.copy()
+    X = csr_matrix(X)
+    is_writeable = all(part.flags.writeable for part in (X.data, X.indices, X.indptr))
+    if not (is_writeable and X.has_canonical_format):
+        X = X.copy()
+        X.sum_duplicates()
+    return X
+
+
+def _check_form(X: Any) -> None:
+    """Raise an error for a text in place of a list, and for a broken sparse matrix."""
+    checks.require(checks.wrong_sparse(X), "X", "build the matrix anew")
+    if isinstance(X, str):
+        raise ValueError(f"X is the text {X[:40]!r}; give a list of texts")

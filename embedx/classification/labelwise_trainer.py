@@ -1,0 +1,131 @@
+"""Training of sparse weights, one label after another, as a run does it; see labelwise.py."""
+
+import time
+
+from numpy import ndarray
+
+from embedx.classification.contract import TrainerInputs
+from embedx.classification.history import History
+from embedx.classification.labelwise import LabelwiseTraining, LevelInputs
+from embedx.classification.step_trainer import identify, update_rule
+from embedx.classification.tree_plans import tree_plans
+from embedx.engine.examples import examples_of
+from embedx.runtime.interrupts import to_the_end
+from embedx.runtime.memory import MemoryPlan
+from embedx.runtime.progress import Progress
+from embedx.training import trainer
+from embedx.training.checkpoint import Checkpoints
+from embedx.training.outcome import Outcome
+from embedx.training.schedule import Schedule
+from embedx.training.strategy import Strategy, Tally, Wrap
+
+
+class LabelwiseTrainer:
+    """Trains sparse weights, a level of a tree after another; see `LabelwiseTraining`."""
+
+    def __init__(self, inputs: TrainerInputs) -> None:
+        settings = inputs.settings
+        features = inputs.features
+        examples = examples_of(features, inputs.labels, inputs.row_weights)
+        with inputs.progress.stage("cluster"):
+            trees = tree_plans(features, examples, inputs.counts, settings, inputs.progress)
+        level_inputs = LevelInputs(
+            inputs.objective,
+            settings,
+            features,
+            examples,
+            update_rule(settings, examples, features.shape),
+            inputs.counts,
+            trees,
+        )
+        self.strategy = LabelwiseTraining(level_inputs, is_distributed=inputs.is_distributed)
+        self.loss_unit = self.strategy.loss_unit
+        self.anchor = inputs.anchor
+        self.optimizer_state: dict[str, ndarray] = {}
+
+    def memory(self, keeps_best: bool) -> MemoryPlan:
+        return self.strategy.memory(keeps_best)
+
+    def train(
+        self,
+        history: History,
+        plan: MemoryPlan,
+        checkpoints: Checkpoints | None,
+        wrap: Wrap | None,
+    ) -> Outcome:
+        """Train the classifier of the history, by the strategy or its wrapped form."""
+        strategy = self.strategy
+        training: Strategy = wrap(strategy) if wrap else strategy
+        if checkpoints is not None:
+            identify(checkpoints, history.classifier, strategy.examples, training)
+        n_levels = len(strategy.levels)
+
+        progress = history.progress
+        seconds_between_levels = 0.0
+
+        def after_level(level: int, tally: Tally, seconds_passed: float) -> bool:
+            nonlocal seconds_between_levels
+            began = time.monotonic()
+            with progress.stage("between levels"):
+                strategy.finish_level(level)
+                if level + 1 < n_levels:
+                    strategy.prepare(level + 1)
+            seconds_between_levels += time.monotonic() - began
+            return False
+
+        unit = "labels"
+        if n_levels > len(strategy.plans):
+            unit = "nodes"
+        schedule = Schedule(
+            float(strategy.settings.learning_rate or 0),
+            training.n_chunks,
+            strategy.n_nodes / n_levels,
+            n_levels,
+            shape="constant",
+            unit=unit,
+            has_epochs=unit == "labels",
+        )
+        strategy.prepare(0)
+        outcome = trainer.run(
+            training, schedule, progress, after_level, checkpoints=checkpoints, plan=plan
+        )
+        outcome.seconds += seconds_between_levels
+        if outcome.interrupted_by is not None:
+            self._give_up(outcome.interrupted_by, progress)
+        self._summarise(outcome)
+        to_the_end(lambda: self._hand_over(history, outcome))
+        return outcome
+
+    def _give_up(self, interrupted_by: BaseException, progress: Progress) -> None:
+        """Keep the labels trained so far. Raises the interruption if there are none, or if only a
+        part of the classifier to continue from is trained.
+        """
+        to_the_end(self.strategy.give_up)
+        if not self.strategy.trees() or self.anchor is not None:
+            raise interrupted_by
+        progress.note(
+            "interrupted: the model and its loss are of the labels and trees trained so far"
+        )
+
+    def _summarise(self, outcome: Outcome) -> None:
+        """Count epochs over the data instead of levels.
+
+        There is no loss curve, because each part of the run trains other labels.
+        """
+        strategy = self.strategy
+        n = strategy.n_labelled
+        outcome.epochs = float(strategy.settings.epochs or 1)
+        outcome.final_loss = strategy.loss
+        outcome.tally = Tally(strategy.loss * n, n, round(n * outcome.epochs))
+        outcome.curve = []
+
+    def _hand_over(self, history: History, outcome: Outcome) -> None:
+        """Give the classifier its trees."""
+        arrays = self.strategy.arrays()
+        if self.anchor is not None:
+            arrays = self.anchor.applied(arrays)
+        history.classifier.arrays |= arrays
+        history.classifier.parameters_changed()
+        self.strategy.release()
+        if history.is_wanted:
+            history.note(int(outcome.epochs) - 1, outcome.final_loss, outcome.seconds)
