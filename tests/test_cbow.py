@@ -11,7 +11,7 @@ import embedx
 from embedx.errors import InapplicableError
 from embedx.evaluation import heldout
 from embedx.skipgram.configuration import configure
-from tests.support.contract_classes import REPRESENTATIVES
+from tests.support.objective_classes import REPRESENTATIVES
 from tests.support.objectives import make
 from tests.support.refusals import refused
 from tests.support.resumed_runs import assert_resumes, word_run

@@ -17,9 +17,9 @@ from embedx.labeled.rules import scaled, scaling_arrays
 from embedx.objectives.contract import ByInput
 from embedx.optimizers import OPTIMIZERS
 from embedx.optimizers.contract import LABELS
+from tests.support.label_settings import resolved
 from tests.support.label_training import train
 from tests.support.notes import Notes
-from tests.support.resolving import resolved
 
 SOFTMAX, OVA = (objectives.find(name) for name in ("softmax", "ova"))
 

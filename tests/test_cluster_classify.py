@@ -27,9 +27,9 @@ from embedx.labeled.data import DataSchema
 from embedx.labeled.digits import digits
 from tests.support.cluster_runs import Nodes, an_objective, assert_same_bytes, quality, train
 from tests.support.label_data import ova, settings, topics
+from tests.support.label_settings import resolved
 from tests.support.local_workers import InTurns, LocalWorkers, lost_at, travelled
 from tests.support.refusals import refused
-from tests.support.resolving import resolved
 from tests.support.resumed_runs import FromSnapshot
 
 

@@ -24,10 +24,10 @@ from embedx.runtime.progress import Silent
 from embedx.tasks.requests import request_of_json
 from tests.support import forked
 from tests.support.commands import invoke, words_of
-from tests.support.compared import ranked, run
+from tests.support.comparison_records import ranked, run
 from tests.support.notes import lines_with
 from tests.support.refusals import refused, refused_data
-from tests.support.report_setup import Page
+from tests.support.report_models import Page
 
 # ---- what follows
 

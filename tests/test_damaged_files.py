@@ -21,7 +21,7 @@ from embedx.labeled.read import read
 from embedx.text.decompression import UnpackedReader
 from embedx.text.sources import Source
 from embedx.vectors.formats import read as read_vectors
-from tests.support.packed_text import PACKERS, read as text_of
+from tests.support.compressed_text import PACKERS, read as text_of
 from tests.support.refusals import refused_data
 
 FEATURES = np.random.default_rng(0).random((40, 3)).astype(np.float32)

@@ -17,12 +17,12 @@ from embedx.skipgram import strategies
 from embedx.skipgram.configuration import configure
 from tests.support import word_training
 from tests.support.checkpoints import arrays_of, checkpoints_of, end_at_a_checkpoint, left_behind
-from tests.support.contract_classes import REPRESENTATIVES
 from tests.support.forked import embedx_run
 from tests.support.label_data import topics
+from tests.support.label_settings import resolved
 from tests.support.label_training import train
+from tests.support.objective_classes import REPRESENTATIVES
 from tests.support.refusals import refused
-from tests.support.resolving import resolved
 from tests.support.resumed_runs import (
     FEW,
     assert_resumes,

@@ -17,7 +17,7 @@ from embedx.runtime.random_streams import TAIL_ROWS
 from embedx.samplers.alias import AliasTable, draw
 from embedx.text import cooccurrence
 from tests.support.collapsed_problem import DIM, SEARCH_MACS, N, Problem, best, search_spec
-from tests.support.drawn import Drawn
+from tests.support.noise_sampler import GivenNoise
 from tests.support.skipgram_setup import Setup
 
 
@@ -33,7 +33,7 @@ def test_value_and_gradients_are_those_of_the_paper(rows, threads, block):
 
 def drawing(n_draws):
     """A tail of so many draws."""
-    sampler = Drawn(np.random.default_rng(8).uniform(0.5, 1.5, N))
+    sampler = GivenNoise(np.random.default_rng(8).uniform(0.5, 1.5, N))
     sampler.prepare(np.ones(N, dtype=np.int64))
     return engine.Tail(sampler, n_draws, seed=5)
 

@@ -12,11 +12,11 @@ from embedx.kernels import gemm as tiles, maths, random, simd
 from embedx.kernels.compiled import kernel
 from embedx.kernels.simd import aligned_zeros, padded
 from embedx.samplers.alias import alias_table, draw
-from tests.support.applied import applied
+from tests.support.elementwise_kernels import elementwise
 
-apply_exp = applied(maths.exp)
-apply_sigmoid = applied(maths.sigmoid)
-apply_softplus = applied(maths.softplus)
+apply_exp = elementwise(maths.exp)
+apply_sigmoid = elementwise(maths.sigmoid)
+apply_softplus = elementwise(maths.softplus)
 
 
 @kernel
@@ -223,7 +223,7 @@ def test_weights_that_are_no_distribution_are_refused(weights):
         alias_table(np.array(weights))
 
 
-apply_lambert_w_exp = applied(maths.lambert_w_exp)
+apply_lambert_w_exp = elementwise(maths.lambert_w_exp)
 
 
 @kernel
@@ -240,9 +240,9 @@ def find_largest(x, out):
     out[0] = largest
 
 
-apply_log_ndtr = applied(maths.log_ndtr)
-apply_hazard = applied(maths.hazard)
-apply_ndtri = applied(maths.ndtri)
+apply_log_ndtr = elementwise(maths.log_ndtr)
+apply_hazard = elementwise(maths.hazard)
+apply_ndtri = elementwise(maths.ndtri)
 
 
 def compiled(apply, x):

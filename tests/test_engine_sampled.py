@@ -21,7 +21,7 @@ from embedx.samplers.contract import FILTER_SIZE, Paths
 from embedx.samplers.path import Path
 from embedx.samplers.uniform import Uniform
 from embedx.settings import Settings
-from tests.support.drawn import Drawn
+from tests.support.noise_sampler import GivenNoise
 
 KINDS = ("dense", "sparse", "hidden")
 OPTIMIZERS = list(NAIVE_OPTIMIZERS)
@@ -38,7 +38,7 @@ def sampler_of(sampling, noise, paths):
     elif sampling == DISTINCT:
         sampler = Uniform(Settings(), replacement=False)
     else:
-        sampler = Drawn(noise, replacement=sampling == REPLACED)
+        sampler = GivenNoise(noise, replacement=sampling == REPLACED)
     sampler.prepare(np.ones(len(noise), dtype=np.int64), paths=paths)
     return sampler
 

@@ -28,8 +28,8 @@ from embedx.objectives import OBJECTIVES
 from embedx.runtime import progress
 from embedx.samplers import SAMPLERS
 from embedx.settings import settings_of
-from tests.support.contract_classes import REPRESENTATIVES
 from tests.support.noisy_labels import N_LABELS, noisy
+from tests.support.objective_classes import REPRESENTATIVES
 from tests.support.refusals import refused
 
 ORDER = (

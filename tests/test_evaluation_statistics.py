@@ -12,7 +12,7 @@ from scipy import stats
 from embedx.evaluation import statistics
 from embedx.evaluation.statistics import Error, Estimate, Score
 from embedx.evaluation.word_sets import Analogies, Answers
-from tests.support.compared import scores
+from tests.support.comparison_records import scores
 
 
 def items(n=60, seed=0):

@@ -18,7 +18,7 @@ from embedx.text.sources import find_sources
 from embedx.text.streams import text_blocks
 from tests.support.notes import Notes, lines_with
 from tests.support.refusals import refused, refused_data
-from tests.support.web import serving
+from tests.support.web_server import serving
 
 fcntl = pytest.importorskip("fcntl")
 

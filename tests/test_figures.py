@@ -10,9 +10,9 @@ import pytest
 import embedx
 from embedx.comparison import runs
 from embedx.errors import EmbedxError, InapplicableError, SettingError
-from tests.support.compared import run
+from tests.support.comparison_records import run
 from tests.support.refusals import refused
-from tests.support.report_setup import topic_vectors, words
+from tests.support.report_models import topic_vectors, words
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ import pytest
 import embedx
 from embedx.comparison import runs
 from embedx.errors import DataError, EmbedxError, InapplicableError
-from tests.support.compared import run
+from tests.support.comparison_records import run
 from tests.support.refusals import refused
 
 HISTORY = [

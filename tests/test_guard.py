@@ -33,11 +33,11 @@ from embedx.training.state import TrainState
 from embedx.training.strategy import Strategy, Tally
 from tests.support import word_training
 from tests.support.checkpoints import checkpoints_of, state_of
-from tests.support.contract_classes import REPRESENTATIVES
+from tests.support.label_settings import resolved
 from tests.support.label_training import train
 from tests.support.notes import Notes, lines_with
+from tests.support.objective_classes import REPRESENTATIVES
 from tests.support.refusals import check_fields, refused
-from tests.support.resolving import resolved
 from tests.support.resumed_runs import label_run, objective_settings, same, word_run
 
 # every objective at every rate, for some minutes

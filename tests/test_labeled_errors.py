@@ -15,7 +15,7 @@ from embedx.labeled.ids import read_names
 from embedx.labeled.read import read
 from tests.support.npy import npy
 from tests.support.refusals import refused_data
-from tests.support.report_setup import words_as_they_are
+from tests.support.report_models import words_as_they_are
 
 TRAINED_ON_SPARSE = DataSchema(3, 2)
 TRAINED_ON_NAMES = DataSchema(3, 2, ["a", "b"], by_name=True, first_feature=1)

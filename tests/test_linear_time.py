@@ -26,7 +26,7 @@ from embedx.text.opening import open_source
 from embedx.text.sources import find_sources
 from embedx.text.streams import text_blocks
 from embedx.vectors.formats import contract, word2vec
-from tests.support.linear import MANY, bound, check_linear, time_limit
+from tests.support.linear_time import MANY, bound, check_linear, time_limit
 from tests.support.refusals import refused_data
 
 PACKAGES = (

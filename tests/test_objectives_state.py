@@ -10,8 +10,8 @@ from scipy import optimize, special
 from embedx.kernels.batch import new_batch
 from embedx.objectives.contract import log_softmax
 from embedx.testing.objectives import coefficients_of
+from tests.support.distribution_states import LAWS
 from tests.support.objectives import make
-from tests.support.state_laws import LAWS
 
 K = 6
 HELD = 2**50  # so many updates, and lr 0, that no state moves

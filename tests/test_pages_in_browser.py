@@ -13,9 +13,9 @@ from embedx.report import projection
 from embedx.report.report import report
 from embedx.vectors.model import load_folder
 from tests.support.browser import PATIENCE, browser, choose, logged, open_page, requested, texts
-from tests.support.compared import ranked, run
+from tests.support.comparison_records import ranked, run
 from tests.support.needs import needs_browser
-from tests.support.report_setup import NASTY, TEST, label_folder, word_folder
+from tests.support.report_models import NASTY, TEST, label_folder, word_folder
 
 pytestmark = needs_browser
 ON_MAP = 50  # of 60 words

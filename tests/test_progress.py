@@ -19,7 +19,7 @@ from embedx.cli.streams import TerminalText
 from embedx.runtime import bar, progress
 from embedx.runtime.progress import Reporter, Silent
 from tests.support.clock import Clock
-from tests.support.screen import Screen
+from tests.support.terminal import Screen
 
 FACTS = {
     "loss": 2.3437,

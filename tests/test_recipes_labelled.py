@@ -21,7 +21,7 @@ from embedx.text.recipes import data_folder, find_recipe, listed
 from tests.support.commands import run_command
 from tests.support.notes import Notes, lines_with
 from tests.support.refusals import refused_data
-from tests.support.web import serving
+from tests.support.web_server import serving
 
 N_LABELS = 3
 NAMES = "fish\nfowl\nbeast\n"

@@ -24,7 +24,7 @@ from embedx.vectors.model import load_folder
 from tests.support.commands import invoke
 from tests.support.needs import needs_gensim
 from tests.support.refusals import refused, refused_data
-from tests.support.report_setup import (
+from tests.support.report_models import (
     FEATURES,
     NASTY,
     TEST,

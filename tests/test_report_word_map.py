@@ -13,7 +13,7 @@ from embedx.report import (
 )
 from embedx.report.report import report
 from tests.support.refusals import refused
-from tests.support.report_setup import (
+from tests.support.report_models import (
     TOPICS,
     Page,
     topic_vectors,

@@ -27,7 +27,7 @@ from tests.support.commands import invoke
 from tests.support.label_training import train
 from tests.support.notes import Notes, lines_with
 from tests.support.refusals import refused
-from tests.support.searched_labels import EVERYTHING, problem
+from tests.support.retrieval_problem import FINDS_EVERY_LABEL, problem
 
 pytestmark = pytest.mark.usefixtures("few_rows_are_retrieved")
 
@@ -69,7 +69,7 @@ def test_where_every_row_is_found_training_is_exact(kind, optimizer, loss, exact
     expected = run(exact, data, **settings).classifier.arrays
     for blocks in (1, 3):
         retrieved = run(
-            Ldgs, data, **settings, **EVERYTHING, loss=loss, blocks=blocks, clusters=4
+            Ldgs, data, **settings, **FINDS_EVERY_LABEL, loss=loss, blocks=blocks, clusters=4
         ).classifier.arrays
         for name in expected:
             np.testing.assert_allclose(retrieved[name], expected[name], atol=2e-4)
@@ -160,7 +160,7 @@ def test_a_search_that_finds_every_word_trains_the_exact_softmax(two_topics, mon
     }
     monkeypatch.setattr(strategies, "FIRST_STATE_OF_ALL_ROWS", 0.0)  # as where rows are found
     exact = embedx.SkipGram("softmax", **options).fit(two_topics).model
-    everything = {**EVERYTHING, "loss": "softmax", "blocks": 3, "clusters": 2, "found": 256}
+    everything = {**FINDS_EVERY_LABEL, "loss": "softmax", "blocks": 3, "clusters": 2, "found": 256}
     retrieved = embedx.SkipGram("ldgs", **options, **everything).fit(two_topics).model
     np.testing.assert_allclose(retrieved.vectors, exact.vectors, atol=2e-3)
     assert abs(exact.vectors).max() > 0.3

@@ -21,7 +21,7 @@ from embedx.storage import folder as on_disk
 from embedx.storage.schema import first_not_finite
 from embedx.vectors import model
 from tests.support.refusals import refused
-from tests.support.report_setup import words_as_they_are
+from tests.support.report_models import words_as_they_are
 
 LABELS = 5
 FEATURES = 4

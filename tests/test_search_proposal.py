@@ -13,11 +13,11 @@ from embedx.objectives import OBJECTIVES
 from embedx.skipgram import strategies
 from tests.support.label_training import train
 from tests.support.refusals import refused
-from tests.support.searched_labels import EVERYTHING, problem
+from tests.support.retrieval_problem import FINDS_EVERY_LABEL, problem
 
 pytestmark = pytest.mark.usefixtures("few_rows_are_retrieved")
 
-INDEX = {name: value for name, value in EVERYTHING.items() if name != "slack"}
+INDEX = {name: value for name, value in FINDS_EVERY_LABEL.items() if name != "slack"}
 PROPOSED = [
     name
     for name, objective in OBJECTIVES.items()

@@ -17,9 +17,9 @@ from scipy.optimize import minimize
 from embedx.engine.blocks import SUMMED, form_of
 from embedx.kernels.random import stream_key
 from embedx.testing.objectives import Candidates, Conditions, evaluate
+from tests.support.distribution_states import LAWS
 from tests.support.objectives import make
 from tests.support.skipgram_setup import Setup
-from tests.support.state_laws import LAWS
 
 CHUNK = 600  # tokens trained at one rate: ten blocks
 

@@ -18,8 +18,8 @@ from embedx.kernels.random import stream_key
 from embedx.labeled.data import Labeled, Labels
 from embedx.runtime.progress import Silent
 from tests.support.label_data import topics
+from tests.support.label_settings import resolved
 from tests.support.label_training import train
-from tests.support.resolving import resolved
 from tests.support.resumed_runs import FromSnapshot
 
 SPARSE = [

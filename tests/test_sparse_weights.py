@@ -22,10 +22,10 @@ from embedx.labeled.data import Labeled, Labels
 from embedx.optimizers import update_rule
 from embedx.runtime.progress import Silent
 from tests.support.label_data import ova, settings, topics, trained, write_xc
+from tests.support.label_settings import resolved
 from tests.support.label_training import train
 from tests.support.notes import Notes
 from tests.support.refusals import refused
-from tests.support.resolving import resolved
 from tests.support.sparse_weights import dense_of
 
 KEY = stream_key(3, 5)

@@ -25,8 +25,8 @@ from embedx.text.word_list import WordList
 from embedx.vectors.model import WordVectors
 from tests.support import word_training
 from tests.support.commands import invoke
-from tests.support.contract_classes import REPRESENTATIVES
 from tests.support.notes import Notes, lines_with
+from tests.support.objective_classes import REPRESENTATIVES
 from tests.support.refusals import refused, refused_data
 
 CATS = ["cat", "dog", "purr", "fur", "paw", "tail"]

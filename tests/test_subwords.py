@@ -23,8 +23,8 @@ from embedx.text.ngrams import NGrams, encoded, fnv1a, ngrams
 from embedx.vectors import export
 from embedx.vectors.lookup import UnknownWordError
 from tests.support.commands import invoke
-from tests.support.contract_classes import REPRESENTATIVES
 from tests.support.needs import needs_gensim
+from tests.support.objective_classes import REPRESENTATIVES
 from tests.support.objectives import make
 from tests.support.refusals import refused
 from tests.support.resumed_runs import assert_resumes, same, word_run

@@ -26,8 +26,8 @@ from embedx.text.settings import TextSettings
 from embedx.text.sources import Source, find_sources, text_defaults
 from embedx.text.streams import text_blocks
 from embedx.text.tables import NotTextError
+from tests.support.compressed_text import PACKERS, read
 from tests.support.notes import Notes
-from tests.support.packed_text import PACKERS, read
 from tests.support.refusals import refused, refused_data
 
 TEXT = "".join(f"line {n} of the café\n" for n in range(2000)).encode()

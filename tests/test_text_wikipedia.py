@@ -15,7 +15,7 @@ from embedx.text.encode import encode_sources
 from embedx.text.settings import TextSettings
 from embedx.text.sources import find_sources
 from embedx.text.wikipedia import DumpError, _pages, paragraphs, plain_text
-from tests.support.linear import MANY, bound, check_linear, time_limit
+from tests.support.linear_time import MANY, bound, check_linear, time_limit
 from tests.support.needs import needs_data, needs_gensim
 from tests.support.refusals import refused_data
 

@@ -12,7 +12,7 @@ from embedx.runtime.progress import SILENT, Silent
 from embedx.skipgram.configuration import configure
 from embedx.training.state import TrainState
 from tests.support import word_training
-from tests.support.contract_classes import REPRESENTATIVES
+from tests.support.objective_classes import REPRESENTATIVES
 from tests.support.resumed_runs import FEW, assert_resumes, label_run, same, sentences, word_run
 
 STOPS_EARLY = {

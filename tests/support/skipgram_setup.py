@@ -18,7 +18,7 @@ from embedx.samplers.alias import AliasTable
 from embedx.text.heldout import PIECE, n_pieces
 from embedx.text.subsampling import LEFT_OUT, TokenStream
 from embedx.text.tokenizer import END_OF_SENTENCE
-from tests.support.drawn import Drawn
+from tests.support.noise_sampler import GivenNoise
 
 
 def parts_at_random(n_words, n_ngrams):
@@ -93,7 +93,7 @@ class Setup:
         if noise is None:
             noise = rng.uniform(0.5, 1.5, n_words) if sampler == "unigram" else np.ones(n_words)
         self.drawing = (
-            Drawn(noise) if sampler in ("unigram", "uniform") else samplers.make(sampler, {})
+            GivenNoise(noise) if sampler in ("unigram", "uniform") else samplers.make(sampler, {})
         )
         self.drawing.prepare(counts, paths=objective.paths())
         n_draws = draws if self.drawing.candidates == "drawn" else 0

@@ -11,7 +11,7 @@ from tests.support.forked import ROOT, environment, run
 
 
 def test_four_threads_fit_every_objective_as_one_does(tmp_path):
-    code = "from tests.support.fits_at_once import main\nmain()"
+    code = "from tests.support.concurrent_fits import main\nmain()"
     completed = run(code=code, cwd=ROOT, env=environment(tmp_path))
     assert json.loads(completed.stdout) == []
 

@@ -1,9 +1,9 @@
-"""Functions of kernels, applied to arrays."""
+"""Kernels that apply a function to each element of an array."""
 
 from embedx.kernels.compiled import kernel
 
 
-def applied(function):
+def elementwise(function):
     """A kernel that writes function(x[i]) to out[i]."""
 
     @kernel

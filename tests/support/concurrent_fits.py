@@ -1,5 +1,5 @@
 """Fits by several threads of one process, which begin each at the same moment: run by
-test_fits_at_once in a process where no kernel is loaded yet.
+test_concurrent_fits in a process where no kernel is loaded yet.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""None"""
+"""The objectives whose state is a distribution, each with its reference."""
 
 import pytest
 import reference_state

@@ -1,12 +1,12 @@
-"""A sampler for tests that draws from the very distribution that it is given."""
+"""A sampler that draws from a given distribution, for tests."""
 
 from embedx.samplers.alias import AliasSampler
 from embedx.settings import Settings
 
 
-class Drawn(AliasSampler):
+class GivenNoise(AliasSampler):
     name = "drawn"
-    meaning = "drawn as told"
+    meaning = "drawn from given probabilities"
 
     def __init__(self, weights, *, replacement=True):
         super().__init__(Settings(), replacement=replacement)

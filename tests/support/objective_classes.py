@@ -1,4 +1,4 @@
-"""Objectives in classes that the engine treats alike, by what they declare, and one of each."""
+"""Kinds of objectives that the engine trains alike, and one objective of each."""
 
 from embedx.objectives import OBJECTIVES
 from embedx.samplers import SAMPLERS

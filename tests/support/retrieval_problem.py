@@ -1,11 +1,11 @@
-"""Labelled rows to search by, and the settings of a search that finds every label."""
+"""Labelled rows, and settings of the search with which it finds every label."""
 
 import numpy as np
 from scipy.sparse import csr_matrix
 
 from embedx.labeled.data import Labeled, Labels
 
-EVERYTHING = {
+FINDS_EVERY_LABEL = {
     "scored_fraction": 1.0,
     "candidate_fraction": 1.0,
     "slack": 1e6,
