@@ -46,7 +46,7 @@ from embedx.training import life
 from embedx.vectors.model import WordVectors
 from eval import corpus, datasets, papers, word_tests
 from eval.experiment import Experiment, Run
-from eval.page import DASH, number, table
+from eval.page import DASH, mean_and_deviation, number, table
 from eval.pair_trainer import PairTrainer
 from eval.records import Job, Record, Records, Result, grouped
 from eval.words_by_time import REPORTED, Stopwatch
@@ -406,10 +406,12 @@ def rows_of(records: list[Record]) -> list[dict[str, str]]:
         row = {"objective": f"`{objective}`", "noise": noise, "epochs": f"{epochs}"}
         row["seconds"] = mean_of(runs, "seconds")
         row["fitting"] = mean_of(runs, "fit seconds")
-        row["log-likelihood"] = spread([run["log-likelihood"] for run in runs])
+        row["log-likelihood"] = mean_and_deviation([run["log-likelihood"] for run in runs])
         row["of the noise"] = mean_of(runs, "of noise", 2)
         for test in REPORTED:
-            row[test] = spread([run["scores"][test] for run in runs if test in run["scores"]])
+            row[test] = mean_and_deviation(
+                [run["scores"][test] for run in runs if test in run["scores"]]
+            )
         row["seeds"] = f"{len(runs)}"
         rows.append(row)
     return rows
@@ -420,16 +422,6 @@ def mean_of(runs: list[Result], name: str, digits: int = 1) -> str:
     if name not in runs[0]:
         return DASH
     return number(statistics.fmean(run[name] for run in runs), digits)
-
-
-def spread(values: list[float]) -> str:
-    """Mean ± standard deviation over the seeds; the one value, if there is one."""
-    if not values:
-        return DASH
-    mean = number(statistics.fmean(values))
-    if len(values) == 1:
-        return mean
-    return f"{mean} ± {number(statistics.stdev(values))}"
 
 
 def searched(records: Records) -> str:

@@ -19,11 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from eval.speed_process import bytes_in, status
+from eval.speed_process import Files, Job, Result, bytes_in, status
 
-Job = dict[str, Any]
-Files = dict[str, str]
-Result = dict[str, Any]
 TOP = 5  # labels predicted for each row
 
 

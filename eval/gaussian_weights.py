@@ -11,7 +11,6 @@ gives both: its weights as numbers, and as the means of distributions.
 """
 
 import functools
-import statistics
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -24,7 +23,7 @@ from embedx.labeled.rules import input_length
 from embedx.objectives.contract import log_softmax
 from eval import papers
 from eval.experiment import Experiment, Run
-from eval.page import number, table
+from eval.page import mean_and_deviation, table
 from eval.records import Job, Records, Result
 
 DATA = ("bibtex", "eurlex-4.3k", "omniglot")
@@ -192,26 +191,20 @@ def line(
         return
     measured = [result[way] for result in results]
     row = {"objective": f"`{objective}`", "weights": way, "epochs": epochs, "l2": penalty}
-    row["log-likelihood"] = spread([one["log_likelihood"] for one in measured])
-    row["after a temperature"] = spread([one["tempered"] for one in measured if "tempered" in one])
+    row["log-likelihood"] = mean_and_deviation([one["log_likelihood"] for one in measured])
+    row["after a temperature"] = mean_and_deviation(
+        [one["tempered"] for one in measured if "tempered" in one]
+    )
     gains = [one[way]["log_likelihood"] - one["point"]["log_likelihood"] for one in results]
     row["above the points"] = ""
     if way != "point":
-        row["above the points"] = spread(gains)
+        row["above the points"] = mean_and_deviation(gains)
     for place, group in enumerate(GROUPS):
         values = [one["groups"][place] for one in measured]
-        row[group] = spread([value for value in values if value is not None])
-    row["accuracy"] = spread([one["accuracy"] for one in measured])
-    row["calibration error"] = spread([one["calibration_error"] for one in measured])
+        row[group] = mean_and_deviation([value for value in values if value is not None])
+    row["accuracy"] = mean_and_deviation([one["accuracy"] for one in measured])
+    row["calibration error"] = mean_and_deviation([one["calibration_error"] for one in measured])
     yield row
-
-
-def spread(values: list[float]) -> str:
-    """The mean ± the standard deviation."""
-    if not values:
-        return ""
-    deviation = statistics.stdev(values) if len(values) > 1 else 0.0
-    return f"{number(statistics.fmean(values))} ± {number(deviation)}"
 
 
 EXPERIMENT = Experiment(

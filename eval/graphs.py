@@ -21,7 +21,7 @@ from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components, minimum_spanning_tree
 
 from eval.experiment import Experiment, Run, in_process
-from eval.page import DASH, MEGABYTE, figure, number, table
+from eval.page import MEGABYTE, figure, mean_and_deviation, number, table
 from eval.records import Job, Records, Result, has_failed
 
 WALKS: Job = {"walk_length": 80, "p": 1.0, "q": 1.0, "dim": 128, "window": 10}  # node2vec's, 4.3
@@ -207,12 +207,6 @@ def groups(records: Records, **job: Any) -> Iterator[tuple[Job, list[Result]]]:
     )
 
 
-def spread(values: list[float], digits: int = 3) -> str:
-    """Mean and standard deviation over seeds."""
-    mean = number(statistics.mean(values), digits) if values else DASH
-    return mean + (f" ± {statistics.stdev(values):.{digits}f}" if len(values) > 1 else "")
-
-
 def costs(job: Job, results: list[Result]) -> dict[str, Any]:
     return {
         "tool": job["tool"].split(", sessions")[0],
@@ -232,7 +226,7 @@ def labels(data: str, records: Records) -> str:
         for share in (0.1, 0.5, 0.9):
             for kind in ("micro", "macro"):
                 values = [result[f"{kind} F1"] for result in chosen(results, share)]
-                row[f"{kind} F1, {share:.0%}"] = spread(values)
+                row[f"{kind} F1, {share:.0%}"] = mean_and_deviation(values)
         rows.append(row)
     return table(rows)
 
@@ -253,7 +247,7 @@ def links(records: Records) -> str:
             {
                 **costs(job, results),
                 **{
-                    f"AUC, {kind}": spread(
+                    f"AUC, {kind}": mean_and_deviation(
                         [
                             row["AUC"]
                             for result in results
@@ -280,7 +274,10 @@ def sessions(records: Records) -> str:
         vector_rows = [
             row for result in results for row in result["rows"] if row["ranking"] == "vectors"
         ]
-        scores = {measure: spread([row[measure] for row in vector_rows]) for measure in measures}
+        scores = {
+            measure: mean_and_deviation([row[measure] for row in vector_rows])
+            for measure in measures
+        }
         rows.append(
             {"ranking": "vectors", "exponent": job["exponent"], **costs(job, results), **scores}
         )

@@ -13,11 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from eval.speed_process import status
+from eval.speed_process import Files, Job, Result, status
 
-Job = dict[str, Any]
-Files = dict[str, str]
-Result = dict[str, Any]
 THREADS = 2
 
 

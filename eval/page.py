@@ -7,6 +7,7 @@ numbers and pictures look.
 """
 
 import re
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -84,6 +85,16 @@ def number(value: float | None, digits: int = 3) -> str:
     if abs(value) < 1e5:
         return f"{value:.{digits}f}"
     return f"{value:.1e}"
+
+
+def mean_and_deviation(values: Sequence[float], digits: int = 3) -> str:
+    """Mean ± standard deviation of the values of several seeds; the mean alone of a single one."""
+    if not values:
+        return DASH
+    mean = number(statistics.fmean(values), digits)
+    if len(values) == 1:
+        return mean
+    return f"{mean} ± {number(statistics.stdev(values), digits)}"
 
 
 def thousands(value: float) -> str:

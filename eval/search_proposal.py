@@ -25,7 +25,7 @@ from threadpoolctl import threadpool_limits
 from embedx.errors import DivergedError
 from eval import corpus, datasets, papers, papers_adversarial as rows_by_time, words_by_time
 from eval.experiment import Experiment, Run, in_process
-from eval.page import DASH, number, table
+from eval.page import DASH, mean_and_deviation, number, table
 from eval.papers_adversarial import Contender, Halves
 from eval.records import Job, Records, Result
 
@@ -220,8 +220,10 @@ def tables_of(name: str, what: str) -> Any:
                     {
                         "contender": f"`{contender}`",
                         "rate": f"{runs[0]['rate']:g}",
-                        "log-likelihood": spread([end["log-likelihood"] for end in ends]),
-                        "accuracy": spread([end["accuracy"] for end in ends]),
+                        "log-likelihood": mean_and_deviation(
+                            [end["log-likelihood"] for end in ends]
+                        ),
+                        "accuracy": mean_and_deviation([end["accuracy"] for end in ends]),
                         "epochs": number(statistics.fmean(end["epochs"] for end in ends), 1),
                         "seconds": number(statistics.fmean(end["seconds"] for end in ends), 1),
                     }
@@ -229,12 +231,6 @@ def tables_of(name: str, what: str) -> Any:
         return table(rows)
 
     return results
-
-
-def spread(values: list[float]) -> str:
-    """Mean ± standard deviation."""
-    deviation = statistics.stdev(values) if len(values) > 1 else 0.0
-    return f"{number(statistics.fmean(values))} ± {number(deviation)}"
 
 
 def words(records: Records) -> str:
@@ -248,11 +244,13 @@ def words(records: Records) -> str:
             continue
         row = {
             "contender": f"`{contender}`",
-            "log-likelihood": spread([result["heldout"]["log_likelihood"] for result in results]),
+            "log-likelihood": mean_and_deviation(
+                [result["heldout"]["log_likelihood"] for result in results]
+            ),
         }
         for test in words_by_time.REPORTED:
             scores = [result["scores"][test] for result in results if test in result["scores"]]
-            row[test] = spread(scores) if scores else DASH
+            row[test] = mean_and_deviation(scores) if scores else DASH
         row["epochs"] = f"{longest}"
         row["seconds"] = number(statistics.fmean(result["seconds"] for result in results), 1)
         rows.append(row)

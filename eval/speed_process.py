@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 Job = dict[str, Any]
 Files = dict[str, str]
+Result = dict[str, Any]
 
 
 # ---- training
