@@ -17,8 +17,6 @@ before. Measuring takes place between legs and does not count as training.
 
 import dataclasses
 import functools
-import math
-import statistics
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -32,12 +30,13 @@ from eval import (
     papers,
     papers_ldgs_data as sources,
     papers_ldgs_messages as messages,
+    papers_ldgs_tables as tables,
     papers_ldgs_words as words,
 )
 from eval.experiment import Experiment, Run
-from eval.page import DASH, exceeds, number, plotted, table, target
 from eval.papers import fit
-from eval.records import Job, Records, Result, grouped
+from eval.papers_ldgs_tasks import TASKS
+from eval.records import Job, Records, Result
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,58 +69,6 @@ BATCHES = (100, 400, 1000)  # for large matrix products
 LARGEST_SCORES = 1 << 29  # floats of a batch's scores
 OPTIMIZER = {"optimizer": "adagrad", "schedule": "constant"}
 RATES = (0.03, 0.1, 0.3)  # and on by factors of three where the best one is at an end
-
-
-@dataclasses.dataclass(frozen=True)
-class Task:
-    """A data set and how it is learned: what the paper sets for multiclass data, or for several
-    labels.
-    """
-
-    multilabel: bool
-    measure: str  # what is drawn and judged
-    tuned_by: str  # what rates are chosen by, which must differ after little training
-    tuned_on: float  # on this share of the rows, once through
-    epochs: tuple[float, ...]  # when to measure; the last is the end
-    smoothing: float
-    blocks: int
-    hidden: int | None = None
-
-    def settings(self, n_labels: int) -> dict[str, Any]:
-        return {
-            "smoothing": self.smoothing,
-            "blocks": self.blocks,
-            "loss": "margin",
-            "scored_fraction": 0.01,
-            "sampler": "uniform",
-            "negatives": max(1, n_labels // 100),
-        }
-
-
-NEXT_WORD = Task(
-    multilabel=False,
-    measure="accuracy",
-    tuned_by="reciprocal rank",
-    tuned_on=0.1,
-    epochs=(0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1, 1.5, 2, 3, 4),
-    smoothing=1.0,
-    blocks=8,
-)
-FACES_EPOCHS = (0.1, 0.2, 0.5, 1, 1.5, 2, 3, 5, 7, 10)
-TASKS = {
-    "next-word": NEXT_WORD,
-    "faces": dataclasses.replace(NEXT_WORD, tuned_on=0.8, epochs=FACES_EPOCHS),
-    "documents": Task(
-        multilabel=True,
-        measure="p@1",
-        tuned_by="p@1",
-        tuned_on=0.8,
-        epochs=(0.05, 0.1, 0.2, 0.5, 1, 2, 3, 5, 7, 10),
-        smoothing=5.0,
-        blocks=4,
-        hidden=sources.DIM,
-    ),
-}
 FULL = {
     "corpus": None,  # a text, or the name of one that comes with a recipe
     "seconds": 900.0,  # of training for each curve
@@ -156,9 +103,6 @@ QUICK = {
     "growing": (100, 200),
     **messages.QUICK,
 }
-
-
-# ---- the jobs
 
 
 def jobs(run: Run) -> Iterator[Job]:
@@ -268,9 +212,6 @@ def measure(run: Run, job: Job) -> Result:
             return at_best_rate(run, job)
 
 
-# ---- data
-
-
 @functools.lru_cache(maxsize=1)  # one at a time
 def data_of(run: Run, name: str, n_labels: int = 0) -> sources.Data:
     """What a section is about; of so many labels, if these are given, to time steps on."""
@@ -286,9 +227,6 @@ def data_of(run: Run, name: str, n_labels: int = 0) -> sources.Data:
     if run.quick and not datasets.is_here("eurlex-4.3k", run.data_folder):
         return sources.documents(*settings.documents, n_test=200)
     return sources.eurlex(run.data_folder, run.quick)
-
-
-# ---- training
 
 
 def warm_up(data: Any, objective: str, options: dict[str, Any]) -> None:
@@ -377,9 +315,6 @@ def chosen_options(run: Run, job: Job, n_labels: int) -> dict[str, Any]:
     )
 
 
-# ---- measurements: accuracy against time
-
-
 def times_of_batches(run: Run, job: Job) -> Result:
     """Seconds per example of an exact objective by batch."""
     section = job["section"]
@@ -460,9 +395,6 @@ def at_best_rate(run: Run, job: Job) -> Result:
     }
 
 
-# ---- measurements: time per example
-
-
 def time_of(run: Run, job: Job) -> Result:
     """Of two runs, one of half as many examples and one of half as many more than are timed: what
     the difference takes.
@@ -508,248 +440,6 @@ def time_of(run: Run, job: Job) -> Result:
     }
 
 
-# ---- tables: accuracy against time
-
-
-def curves(records: Records, section: str) -> dict[str, Result]:
-    """The recorded curves by contender."""
-    return {
-        record["job"]["contender"]: record["result"]
-        for record in records.find(section=section, what="curve")
-    }
-
-
-def short(x: float | None) -> str:
-    """Three digits, of seconds."""
-    return DASH if x is None else f"{x:.3g}" if x < 1000 else f"{x:,.0f}"
-
-
-def at_epoch(points: list[dict[str, float]], measure: str, epoch: float) -> float | None:
-    return next((point[measure] for point in points if point["epochs"] == epoch), None)
-
-
-def curve_table(section: str, records: Records) -> str:
-    """How good each contender ends, how fast it is, and when it reaches nine tenths of what the
-    best one has.
-    """
-    results = curves(records, section)
-    measure = TASKS[section].measure
-    rows = []
-    level = 0.9 * max(
-        (result["final"][measure] for result in results.values() if result["final"]), default=0.0
-    )
-    ends = {point["epochs"] for result in results.values() for point in result["points"]}
-    for name, result in results.items():
-        points = result["points"]
-        options = result["options"]
-        row = {
-            "contender": f"`{name}`",
-            "optimizer": "adagrad",
-            "batch": options["batch_size"],
-            "rate": f"{options['learning_rate']:g}",
-        }
-        rows.append(row)
-        if not points or result["final"] is None:
-            row["examples/s"] = "diverged"
-            continue
-        last = points[-1]
-        when = (point["seconds"] for point in points if point[measure] >= level)
-        row |= {
-            "examples/s": short(last["examples"] / last["seconds"]),
-            "epochs": number(last["epochs"], 2),
-        }
-        row |= {"seconds": short(last["seconds"])} | {
-            f"{kind}, end": number(end, 4) for kind, end in result["final"].items()
-        }
-        for epoch in (1.0, 3.0, 10.0):
-            if epoch in ends:
-                row[f"{measure} after {epoch:g} epochs"] = number(at_epoch(points, measure, epoch))
-        row[f"seconds to {measure} {level:.3f}"] = short(next(when, None))
-    return table(rows)
-
-
-def rates_table(section: str, records: Records) -> str:
-    """What each rate achieved on validation rows."""
-    by_contender = grouped(records.find(section=section, what="rate"), lambda job: job["contender"])
-    tried = {
-        name: {record["job"]["rate"]: record["result"]["measure"] for record in runs}
-        for name, runs in by_contender.items()
-    }
-    rates = sorted({rate for by_rate in tried.values() for rate in by_rate})
-    return table(
-        [
-            {"contender": f"`{name}`", "optimizer": "adagrad"}
-            | {
-                f"{r:g}": "diverged"
-                if r in by_rate and by_rate[r] is None
-                else number(by_rate.get(r))
-                for r in rates
-            }
-            for name, by_rate in tried.items()
-        ]
-    )
-
-
-# ---- tables: time per example
-
-
-def speeds(
-    records: Records, section: str, n_labels: int, threads: int
-) -> dict[str, dict[str, float]]:
-    """Medians of each contender over its turns, with the batch that is its best."""
-    turns = records.find(section="speed", what=section, labels=n_labels, threads=threads)
-    best: dict[str, dict[str, float]] = {}
-    for (name, batch), runs in grouped(turns, lambda job: (job["contender"], job["batch"])).items():
-        medians = {
-            name: statistics.median(record["result"][name] for record in runs)
-            for name in ("seconds", "once")
-        }
-        if name not in best or medians["seconds"] < best[name]["seconds"]:
-            best[name] = medians | {"batch": batch, "turns": len(runs)}
-    return best
-
-
-def speed_table(records: Records) -> str:
-    """The time per example beside ldgs."""
-    rows = []
-    cases = {
-        tuple(record["job"][name] for name in ("what", "labels", "threads"))
-        for record in records.find(section="speed")
-    }
-    for section, n_labels, threads in sorted(cases):
-        by_contender = speeds(records, section, n_labels, threads)
-        ldgs = by_contender.get("ldgs")
-        rows += [
-            {
-                "data": section,
-                "labels": f"{n_labels:,}",
-                "threads": threads,
-                "contender": f"`{name}`",
-                "batch": medians["batch"],
-                "milliseconds an example": f"{1000 * medians['seconds']:.3f}",
-                "seconds once": f"{medians['once']:.1f}",
-                "over `ldgs`": f"{medians['seconds'] / ldgs['seconds']:.2f}" if ldgs else DASH,
-                "turns": medians["turns"],
-            }
-            for name, medians in by_contender.items()
-        ]
-    return table(rows)
-
-
-def faster(
-    records: Records, section: str, n_labels: int, against: str, factor: float, promise: str
-) -> dict[str, str]:
-    """Whether ldgs takes so much less time per example, with all threads."""
-    timed = records.find(section="speed", what=section, labels=n_labels, contender="ldgs")
-    by_contender = speeds(
-        records, section, n_labels, max((record["job"]["threads"] for record in timed), default=0)
-    )
-    if not {"ldgs", against} <= by_contender.keys():
-        return target(promise, None)
-    ratio = by_contender[against]["seconds"] / by_contender["ldgs"]["seconds"]
-    return target(promise, f"{ratio:.1f} times", ratio >= factor)
-
-
-# ---- tables: targets
-
-
-def side_by_side(
-    records: Records, section: str, other: str, factor: float, promise: str
-) -> dict[str, str]:
-    """Whether ldgs has more than so many times the measure of another after as many epochs as both
-    have; on all test rows if both end there.
-    """
-    measure = TASKS[section].measure
-    ours, theirs = runs = [curves(records, section).get(name) for name in ("ldgs", other)]
-    if not (ours and theirs and ours["final"] and theirs["final"]):
-        return target(promise, None)
-    shared = max(set.intersection(*({point["epochs"] for point in run["points"]} for run in runs)))
-    is_end = all(run["points"][-1]["epochs"] == shared for run in runs)
-    first, second = (
-        run["final"][measure] if is_end else at_epoch(run["points"], measure, shared)
-        for run in runs
-    )
-    errors = [
-        math.sqrt(share * (1 - share) / ours["test_rows" if is_end else "curve_rows"])
-        for share in (first, second)
-    ]
-    shown = f"{first:.4f} beside {second:.4f}, each ± {errors[1]:.4f}, after {shared:g} epochs"
-    return target(
-        promise, shown, exceeds(first - factor * second, math.hypot(errors[0], factor * errors[1]))
-    )
-
-
-def targets(records: Records) -> str:
-    """A row for each target."""
-    ten = "200,000 faces: `ldgs` 10 times faster an example than exact `margin`, batch 10"
-    best = "margin, best batch"
-    rows = [
-        faster(records, "faces", 200_000, "margin", 10, ten),
-        faster(
-            records,
-            "faces",
-            200_000,
-            best,
-            3,
-            "200,000 faces: 3 times faster than with its best batch",
-        ),
-        faster(
-            records,
-            "documents",
-            300_000,
-            "margin",
-            10,
-            "300,000 labels of documents: 10 times faster, batch 10",
-        ),
-    ]
-    for section, task in TASKS.items():
-        near = f"{section}: `ldgs` ends within 1 % of exact `margin` in {task.measure}"
-        higher = f"{section}: `ldgs` ends higher than `mips`, which looks at as many rows"
-        rows += [
-            side_by_side(records, section, best, 0.99, near),
-            side_by_side(records, section, "mips", 1, higher),
-        ]
-    return table(rows)
-
-
-# ---- pictures
-
-
-def plot_curves(section: str, records: Records) -> Any:
-    """Accuracy against seconds of training and against epochs."""
-    results = curves(records, section)
-    measure = TASKS[section].measure
-    if not any(result["points"] for result in results.values()):
-        return None
-    styles = {
-        name: {
-            "label": name,
-            "color": COLORS.get(name.split(",")[0]),
-            "ls": "--" if "," in name else "-",
-            "marker": ".",
-        }
-        for name in results
-    }
-    lines = [
-        [
-            ([p[x] for p in result["points"]], [p[measure] for p in result["points"]], styles[name])
-            for name, result in results.items()
-        ]
-        for x in ("seconds", "epochs")
-    ]
-    first = {"xscale": "log", "xlabel": "seconds of training", "title": section}
-    return plotted(
-        11,
-        4,
-        [(lines[0], first), (lines[1], {"xscale": "log", "xlabel": "epochs"})],
-        ylabel=f"test {measure}",
-        sharey=True,
-    )
-
-
-COLORS = words.COLORS | {"sampled-softmax": "tab:green", "margin": "tab:orange"}
-
-
 EXPERIMENT = Experiment(
     name="papers-ldgs",
     title="Yen et al. 2018, loss decomposition for large output spaces",
@@ -764,10 +454,10 @@ EXPERIMENT = Experiment(
     needs=needs,
     measure=measure,
     tables={
-        "targets": targets,
-        **{section: functools.partial(curve_table, section) for section in TASKS},
-        **{f"{section}-rates": functools.partial(rates_table, section) for section in TASKS},
-        "speed": speed_table,
+        "targets": tables.targets,
+        **{section: functools.partial(tables.curve_table, section) for section in TASKS},
+        **{f"{section}-rates": functools.partial(tables.rates_table, section) for section in TASKS},
+        "speed": tables.speed_table,
         "words": words.runs,
         "words-targets": words.targets,
         "growth": words.growth,
@@ -781,7 +471,7 @@ EXPERIMENT = Experiment(
         },
     },
     plots={
-        **{f"-{section}": functools.partial(plot_curves, section) for section in TASKS},
+        **{f"-{section}": functools.partial(tables.plot_curves, section) for section in TASKS},
         "-words": words.plot,
     },
     mixed=True,

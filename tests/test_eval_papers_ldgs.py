@@ -9,7 +9,7 @@ import pytest
 
 from embedx.labeled.data import Labeled, Labels
 from embedx.text.tokenizer import END_OF_SENTENCE
-from eval import papers, papers_ldgs, papers_ldgs_data
+from eval import papers, papers_ldgs, papers_ldgs_data, papers_ldgs_tables
 from tests.support.eval_setup import Records, Run, environment, experiment_called, made_up, rows_of
 
 # ---- data
@@ -78,9 +78,9 @@ def test_a_section_from_its_rates_to_its_table(tmp_path):
     rates = papers_ldgs.achieved(run.records, {"section": "faces", "contender": "sampled-softmax"})
     assert len(rates) > 2
     assert curve["result"]["options"]["learning_rate"] == papers_ldgs.best_rate(rates)
-    row = rows_of(papers_ldgs.curve_table("faces", run.records))["sampled-softmax"]
+    row = rows_of(papers_ldgs_tables.curve_table("faces", run.records))["sampled-softmax"]
     assert (row["optimizer"], row["batch"]) == ("adagrad", "10")
-    assert papers_ldgs.curve_table("next-word", run.records) == "Not measured."
+    assert papers_ldgs_tables.curve_table("next-word", run.records) == "Not measured."
     n = len(run.records.by_job)
     run.measure(resume=True)
     assert len((tmp_path / "raw").read_text().splitlines()) == n + 1
@@ -138,6 +138,8 @@ def test_tables_and_pictures_from_some_of_the_records(tmp_path):
     )
     records = made_up(tmp_path / "made-up.jsonl", pairs, mixed=True)
     plots = papers_ldgs.EXPERIMENT.plots
-    assert rows_of(papers_ldgs.speed_table(records))["faces"]["over `ldgs`"] == "1.00"
+    assert rows_of(papers_ldgs_tables.speed_table(records))["faces"]["over `ldgs`"] == "1.00"
     assert {name for name, draw in plots.items() if draw(records) is not None} == {"-faces"}
-    assert "not measured" in papers_ldgs.targets(made_up(tmp_path / "none.jsonl", [], mixed=True))
+    assert "not measured" in papers_ldgs_tables.targets(
+        made_up(tmp_path / "none.jsonl", [], mixed=True)
+    )
