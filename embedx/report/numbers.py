@@ -11,7 +11,7 @@ NAMES = {
     "n_unknown": "rows with unknown labels only",
     "log_likelihood": "log-likelihood",
     "log_likelihood_clamped": "log-likelihood, at least -26 a row",
-    "log_likelihood_standard_error": "its standard error",
+    "log_likelihood_standard_error": "standard error of the log-likelihood",
     "log_likelihood_tempered": "log-likelihood at this temperature",
     **{f"p@{k}": f"P@{k}" for k in (1, 3, 5)},
     **{f"ndcg@{k}": f"nDCG@{k}" for k in (1, 3, 5)},
