@@ -195,7 +195,7 @@ def test_rare_neighbours_of_a_frequent_word_are_noted_and_left_out(tmp_path):
     ).save(tmp_path / "model")
     noted = run_command(tmp_path, "nn", "model", "had")
     assert noted.stdout.splitlines()[0].startswith("had\tleveled\t")
-    assert noted.stderr.startswith("leveled: occur fewer than 20 times")
+    assert noted.stderr.startswith("leveled: fewer than 20 occurrences")
     assert "--min-count 20" in noted.stderr
     frequent = run_command(tmp_path, "nn", "model", "had", "--min-count", 20)
     assert [line.split()[1] for line in frequent.stdout.splitlines()] == ["been", "the"]

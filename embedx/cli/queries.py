@@ -90,7 +90,7 @@ def _note_rare(words: Sequence[str], progress: Progress) -> None:
         names += ", ..."
     leave_out = (Setting("min_count", RELIABLE_COUNT), " leaves them out")
     progress.note(
-        f"{names}: occur fewer than {RELIABLE_COUNT} times, their vectors are uncertain; ",
+        f"{names}: fewer than {RELIABLE_COUNT} occurrences, so uncertain vectors; ",
         leave_out,
     )
 
