@@ -6,10 +6,15 @@ from embedx.settings import on_command_line
 
 
 class Notes(Silent):
+    """`notes` are the same whether kernels are on disk or not: notes that they are compiled are in
+    `compiling`.
+    """
+
     is_verbose = True
 
     def __init__(self):
         self.notes = []
+        self.compiling = []
         self.stages = []
         self.done = []
 
@@ -20,7 +25,11 @@ class Notes(Silent):
         self.done.append(done)
 
     def note(self, *message):
-        self.notes.append(spelled(message, on_command_line))
+        text = spelled(message, on_command_line)
+        if text.startswith("compiling kernels"):
+            self.compiling.append(text)
+        else:
+            self.notes.append(text)
 
     def warn(self, *text):
         self.note("warning: ", *text)
