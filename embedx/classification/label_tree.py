@@ -89,39 +89,29 @@ def single_level(labels: ndarray, weights: csr_matrix, biases: ndarray) -> Label
 
 def arrays_of(trees: Sequence[LabelTree]) -> dict[str, ndarray]:
     """The arrays of trees, one after another, as a model folder has them."""
-    facts = []
-    parts = []
-    for t, tree in enumerate(trees):
-        for level in tree.levels:
-            sizes = (level.n_groups, len(level.bias), len(level.features), len(level.weight))
-            facts.append((t, *sizes))
-            parts.append(_parts_of(level))
-
-    columns = map(np.concatenate, zip(*parts, strict=True))
-    arrays = dict(zip(LEVEL_ARRAYS, columns, strict=True))
-    for name in ("tree_n_weights", "tree_child"):
-        arrays[name] = _in_smaller_type(arrays[name])
-    labels = np.concatenate([tree.labels for tree in trees])
-    return {"tree_levels": np.array(facts, int64), **arrays, "tree_labels": labels}
-
-
-def _parts_of(level: Level) -> tuple[ndarray, ...]:
-    """The part of each of LEVEL_ARRAYS that belongs to a level."""
-    return (
-        level.first_node,
-        np.diff(level.first_row).astype(int32),
-        level.features,
-        np.diff(level.first_weight),
-        level.child,
-        level.weight,
-        level.bias,
-    )
+    facts = [
+        (t, level.n_groups, len(level.bias), len(level.features), len(level.weight))
+        for t, tree in enumerate(trees)
+        for level in tree.levels
+    ]
+    levels = [level for tree in trees for level in tree.levels]
+    return {
+        "tree_levels": np.array(facts, int64),
+        "tree_first_node": np.concatenate([level.first_node for level in levels]),
+        "tree_n_rows": np.concatenate([np.diff(level.first_row) for level in levels]).astype(int32),
+        "tree_features": np.concatenate([level.features for level in levels]),
+        "tree_n_weights": _in_smaller_type([np.diff(level.first_weight) for level in levels]),
+        "tree_child": _in_smaller_type([level.child for level in levels]),
+        "tree_weight": np.concatenate([level.weight for level in levels]),
+        "tree_bias": np.concatenate([level.bias for level in levels]),
+        "tree_labels": np.concatenate([tree.labels for tree in trees]),
+    }
 
 
-def _in_smaller_type(numbers: ndarray) -> ndarray:
-    """Non-negative numbers as uint16 if they fit, else as int32."""
-    fits = numbers.max(initial=0) < 1 << 16
-    return numbers.astype(np.uint16 if fits else int32)
+def _in_smaller_type(parts: Sequence[ndarray]) -> ndarray:
+    """Non-negative numbers, one part after another, as uint16 if they fit, else as int32."""
+    fits = all(part.max(initial=0) < 1 << 16 for part in parts)
+    return np.concatenate(parts, dtype=np.uint16 if fits else int32, casting="unsafe")
 
 
 def trees_of(arrays: Mapping[str, ndarray], n_features: int, n_labels: int) -> list[LabelTree]:
