@@ -162,7 +162,11 @@ def _parameters(fields: dict[str, Any], defaults: dict[str, Any]) -> str:
         meaning = f"{', '.join(takers)}: " * bool(takers) + with_parameters(
             field.metadata["meaning"]
         )
-        default = "of the objective" if takers else as_typed(defaults[name]) or "-"
+        default = as_typed(defaults[name]) or "-"
+        if takers:
+            default = "of the objective"
+        elif defaults[name] is None and field.default is not None:
+            default = f"{as_typed(field.default)}, varies"
         rows.append(
             (f"`{name}`", described(field).replace("|", ", "), default, meaning.replace("|", "\\|"))
         )

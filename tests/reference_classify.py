@@ -125,7 +125,7 @@ def step(
     outputs,
     hidden,
     x,
-    lines,
+    terms,
     objective,
     max_norm,
     lr,
@@ -134,13 +134,13 @@ def step(
     has_bias,
     is_sparse,
     uses_score_gain=False,
-    in_turn=False,
+    is_proximal=False,
     by_distance=False,
 ):
-    """One minibatch x, float64 (n, n_features), of the examples that `lines` speak of; returns the
+    """One minibatch x, float64 (n, n_features), of the examples that `terms` speak of; returns the
     summed loss.
 
-    Output rows move once for all lines, or after each if they are taken `in_turn`.
+    Output rows move once for all terms, or after each if it `is_proximal`.
     """
     inputs = [[dot(row, column) for column in hidden.w.T] for row in x] if hidden is not None else x
     h = [[*row, 1.0] if has_bias else [*row] for row in inputs]
@@ -149,25 +149,25 @@ def step(
     touched = np.zeros(outputs.w.shape, dtype=bool)
     h_gradient = np.zeros((len(x), n_free))
     loss = 0.0
-    for line in lines:
-        for row, label, sample_count, log_expected_count in line.candidates:
-            z = dot(h[line.example], outputs.w[row])
-            by_row = np.array(h[line.example])
+    for term in terms:
+        for row, label, sample_count, log_expected_count in term.candidates:
+            z = dot(h[term.example], outputs.w[row])
+            by_row = np.array(h[term.example])
             by_h = outputs.w[row, :n_free]
             if by_distance:
                 away = by_row[:n_free] - outputs.w[row, :n_free]
                 z = -dot(away, away) + sum(outputs.w[row, n_free:])
                 by_row[:n_free] = 2 * away
                 by_h = -2 * away
-            score_gain = dot(h[line.example], h[line.example]) if uses_score_gain else 0.0
+            score_gain = dot(h[term.example], h[term.example]) if uses_score_gain else 0.0
             more, c = objective.answer(z, label, sample_count, log_expected_count, score_gain)
             loss += more
             if c != 0:
                 gradient[row] += scale * c * by_row
-                h_gradient[line.example] += scale * c * by_h
-                seen = np.array(h[line.example]) != 0 if is_sparse and hidden is None else True
+                h_gradient[term.example] += scale * c * by_h
+                seen = np.array(h[term.example]) != 0 if is_sparse and hidden is None else True
                 touched[row] |= seen
-        if in_turn:
+        if is_proximal:
             outputs.step(gradient, touched, lr)
             gradient[:], touched[:] = 0, False
     if hidden is not None:
@@ -261,7 +261,7 @@ class Problem:
         uses_score_gain=False,
         uniforms_width=0,
         one_label=False,
-        in_turn=False,
+        is_proximal=False,
         sum_over=1.0,
         objective=None,
         draws=None,
@@ -283,7 +283,7 @@ class Problem:
             uses_score_gain=uses_score_gain,
             uniforms_width=uniforms_width,
             one_label=one_label,
-            in_turn=in_turn,
+            is_proximal=is_proximal,
             batch_size=min(batch, self.n),
             sum_over=sum_over,
             **drawing,
@@ -302,13 +302,15 @@ class Problem:
             plan,
         )
 
-    def true_step(self, chosen, lines, objective, lr, scale, uses_score_gain=False, in_turn=False):
+    def true_step(
+        self, chosen, terms, objective, lr, scale, uses_score_gain=False, is_proximal=False
+    ):
         x = self.x[chosen].astype(np.float64)
         return step(
             self.true_outputs,
             self.true_hidden,
             x,
-            lines,
+            terms,
             objective,
             self.optimizer.max_norm,
             lr,
@@ -316,7 +318,7 @@ class Problem:
             has_bias=self.has_bias,
             is_sparse=self.is_sparse,
             uses_score_gain=uses_score_gain,
-            in_turn=in_turn,
+            is_proximal=is_proximal,
             by_distance=self.by_distance,
         )
 

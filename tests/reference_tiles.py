@@ -5,7 +5,7 @@ rows.
 import numpy as np
 import reference_classify
 
-from embedx.engine import tiles
+from embedx.engine import sparse_tiles, tiles
 from embedx.kernels.random import bits
 
 
@@ -117,6 +117,6 @@ def naive_dual_tile(x, y, weight, c, plan, row_weight):
                 last_rest[i] = min(2 * last_rest[i] + 1, tiles.MAX_SKIPS)
                 rest[i] = last_rest[i]
             longest = max(longest, square * np.abs(steps).max())
-        if longest < tiles.TOLERANCE:
+        if longest < sparse_tiles.TOLERANCE:
             break
     return w, support

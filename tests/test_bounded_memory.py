@@ -26,7 +26,7 @@ from embedx.text.encode import encode_sources
 from embedx.text.read_ahead import ReadAhead
 from embedx.text.settings import TextSettings
 from embedx.text.sources import find_sources
-from embedx.text.tokenizer import MAX_WORD_BYTES, TOO_LONG, Tokenizer
+from embedx.text.tokenizer import MAX_WORD_BYTES, N_TOO_LONG, Tokenizer
 from embedx.text.wikipedia import DumpError, paragraphs
 from tests.support.notes import Notes, lines_with
 from tests.support.npy import npy
@@ -173,7 +173,7 @@ def test_an_endless_word_is_left_out_in_bounded_memory(tmp_path):
             tokens += scanner.tokenize(
                 text[start : start + block_bytes], start, start + block_bytes >= len(text)
             ).tolist()
-            too_long += scanner.state[TOO_LONG]
+            too_long += scanner.state[N_TOO_LONG]
         assert (tokens, too_long) == ([0, 1, 2, -1, 0, -1], 2)
         assert len(scanner.table.letters) < 4 * MAX_WORD_BYTES
 

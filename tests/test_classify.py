@@ -17,7 +17,7 @@ from embedx.classification import (
     step_trainer,
 )
 from embedx.classification.settings import ClassifySettings
-from embedx.engine import sampled, tiles
+from embedx.engine import dense_tiles, sampled
 from embedx.errors import DivergedError
 from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.digits import digits
@@ -262,7 +262,7 @@ def test_drawing_all_rows_equals_the_sampler_all(objective, monkeypatch):
 
 
 def test_all_objectives_share_one_compiled_kernel():
-    for kernel in (sampled.train_chunk, tiles.train_columns):
+    for kernel in (sampled.train_chunk, dense_tiles.train_columns):
         if hasattr(kernel, "overloads"):
             assert len(kernel.overloads) <= 1
 

@@ -51,7 +51,7 @@ def table_at_random(name, seed=0, n_rows=N_ROWS):
     rule = update_rule(name)
     table = new_table(n_rows, DIM, rule)
     table.rows[:, :DIM] = rng.normal(0, 1, (n_rows, DIM))
-    if table.state_of in (PER_ROW, PER_COORDINATE):
+    if table.keeps in (PER_ROW, PER_COORDINATE):
         table.state[:] = rng.uniform(1, 4, table.state.shape)
     return table, rule
 
@@ -59,7 +59,7 @@ def table_at_random(name, seed=0, n_rows=N_ROWS):
 def update_at_random(table, rows, rng):
     """Changes some rows of a table in place, as training does."""
     table.rows[rows, :DIM] += rng.normal(0, 0.3, (len(rows), DIM))
-    if table.state_of in (PER_ROW, PER_COORDINATE):
+    if table.keeps in (PER_ROW, PER_COORDINATE):
         table.state[rows] += rng.uniform(0, 2, (len(rows), table.state.shape[1]))
 
 
@@ -160,7 +160,7 @@ def test_rows_are_merged_by_the_rule(name, is_alone):
     common, _ = table_at_random(name)
     update_at_random(common, remote_rows, rng)
     now = [table.rows.copy(), table.state.copy()]
-    has_states = table.state_of in (PER_ROW, PER_COORDINATE)
+    has_states = table.keeps in (PER_ROW, PER_COORDINATE)
     remote_state = common.state[remote_rows] if has_states else None
     remote_delta = delta_of(remote_rows, common.rows[remote_rows], remote_state)
     common.rows[remote_rows] = dequantized(remote_delta)
@@ -250,7 +250,7 @@ def test_rounding_errors_of_a_delta_are_sent_later(name):
         server.add(worker, replica.merge(server.remote_delta(worker), 1.0, 1.0))
     assert np.abs(table.rows).max() > 3
     np.testing.assert_allclose(common.rows, table.rows, atol=2e-3)
-    if table.state_of in (PER_ROW, PER_COORDINATE):
+    if table.keeps in (PER_ROW, PER_COORDINATE):
         np.testing.assert_allclose(common.state, table.state, rtol=1e-5)
 
 

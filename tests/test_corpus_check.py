@@ -9,7 +9,7 @@ import pytest
 
 from embedx.runtime import memory
 from embedx.skipgram.configuration import configure
-from embedx.skipgram.corpus_report import check, coverage, table
+from embedx.skipgram.corpus_report import check, table, vocabulary_coverage
 from embedx.text import counting, inspection
 from embedx.text.inspection import Inspector
 from embedx.text.settings import VocabularySettings
@@ -151,7 +151,7 @@ def test_every_letter_has_a_script():
 
 def test_coverage_by_minimum_count():
     counts = np.array([1, 10, 1, 4, 2])
-    lines = coverage(counts, [1, 2, 5, 20], VocabularySettings(sample=0))
+    lines = vocabulary_coverage(counts, [1, 2, 5, 20], VocabularySettings(sample=0))
     assert [(line["words"], line["tokens"], line["kept"]) for line in lines] == [
         (5, 18, 18),
         (3, 16, 16),
@@ -160,9 +160,10 @@ def test_coverage_by_minimum_count():
     ]
     assert [line["share"] for line in lines] == pytest.approx([1, 16 / 18, 10 / 18, 0])
     assert [
-        line["words"] for line in coverage(counts, [1, 2], VocabularySettings(max_vocab=2))
+        line["words"]
+        for line in vocabulary_coverage(counts, [1, 2], VocabularySettings(max_vocab=2))
     ] == [2, 2]
-    assert coverage(counts, [2], VocabularySettings(sample=1e-3))[0]["kept"] < 16
+    assert vocabulary_coverage(counts, [2], VocabularySettings(sample=1e-3))[0]["kept"] < 16
 
 
 def checked(corpus, tmp_path, name="ns", **options):

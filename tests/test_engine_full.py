@@ -7,7 +7,7 @@ import pytest
 from reference import NAIVE_OPTIMIZERS
 from reference_classify import HIDDEN, Line, Probe, Problem, close
 
-from embedx.engine import full, tiles
+from embedx.engine import dense_tiles, full, tiles
 from embedx.engine.examples import examples_at
 from embedx.engine.loading import compile_function, load_kernel
 from embedx.kernels.batch import COEFFICIENTS
@@ -45,7 +45,7 @@ class Run:
         self.batch = batch
         compile_function(self.objective.coefficients, COEFFICIENTS)
         is_transposed = problem.kind == "sparse"
-        width = -(-problem.n_rows // full.TILE) * full.TILE
+        width = -(-problem.n_rows // full.TILE_WIDTH) * full.TILE_WIDTH
         shape = (problem.dim, width) if is_transposed else (problem.n_rows, problem.dim)
         self.outputs = new_table(*shape, problem.optimizer)
         if is_transposed:
@@ -90,16 +90,16 @@ class Run:
         if problem.has_hidden:
             close(problem.hidden.rows[:, :HIDDEN], problem.true_hidden.w)
 
-    def lines(self, chosen):
+    def terms(self, chosen):
         """All rows for every example, or for every positive of it."""
-        lines = []
+        terms = []
         for e, i in enumerate(chosen):
             labels = self.problem.labels[i].tolist()
             for positives in [[k] for k in labels] if self.positives == "single" else [labels]:
                 sample_count = len(labels) if self.positives == "summed" else min(len(labels), 1)
                 hits = sample_count if self.plan.keeps_accidental_hits else 0
                 every = range(self.problem.n_rows)
-                lines.append(
+                terms.append(
                     Line(
                         e,
                         [
@@ -113,7 +113,7 @@ class Run:
                         ],
                     )
                 )
-        return lines
+        return terms
 
     def assert_steps_as_the_reference(self, epochs=2, lr=0.1):
         for epoch in range(epochs):
@@ -121,12 +121,12 @@ class Run:
             for begin in range(0, self.problem.n, self.batch):
                 chosen = order[begin : begin + self.batch]
                 loss, n_terms = self.train(chosen, lr)
-                lines = self.lines(chosen)
+                terms = self.terms(chosen)
                 scale = self.plan.sum_over / len(chosen)
-                truth = self.problem.true_step(chosen, lines, self.objective, lr, scale)
+                truth = self.problem.true_step(chosen, terms, self.objective, lr, scale)
                 assert loss == pytest.approx(truth, rel=1e-4, abs=1e-4)
                 assert n_terms == sum(
-                    any(label for _, label, _, _ in line.candidates) for line in lines
+                    any(label for _, label, _, _ in term.candidates) for term in terms
                 )
         self.assert_is_the_truth()
 
@@ -269,7 +269,7 @@ def by_tiles(run, orders, lr, threads=1):
     workspace = tiles.new_workspace(
         problem.n, 0, problem.dim - 1, batch, problem.optimizer, is_masked=False
     )
-    n_tiles = run.outputs.rows.shape[1] // tiles.WIDTH
+    n_tiles = run.outputs.rows.shape[1] // tiles.TILE_WIDTH
     plan = tiles.TilePlan(
         batch,
         run.plan.sum_over,
@@ -285,12 +285,12 @@ def by_tiles(run, orders, lr, threads=1):
     for order in orders:
         in_order = examples_at(problem.examples, order)
         for w in range(threads):
-            first, last = (n_tiles * edge // threads * tiles.WIDTH for edge in (w, w + 1))
+            first, last = (n_tiles * edge // threads * tiles.TILE_WIDTH for edge in (w, w + 1))
             arguments = (in_order, run.shared, plan, workspace, first, last, float(run.clock))
             functions = load_kernel(
-                tiles.train_columns, run.objective.coefficients, None, arguments, Silent()
+                dense_tiles.train_columns, run.objective.coefficients, None, arguments, Silent()
             )
-            loss += tiles.train_columns(*functions, *arguments)
+            loss += dense_tiles.train_columns(*functions, *arguments)
         run.clock += -(-problem.n // batch) * clock_step(problem.optimizer, np.float32(lr))
     return loss
 
@@ -334,5 +334,5 @@ def test_all_objectives_share_one_compiled_signature():
         by_tiles(
             Run(Problem("sparse"), positives, keeps_accidental_hits=True), [np.arange(12)], 0.1
         )
-    if hasattr(tiles.train_columns, "overloads"):
-        assert len(tiles.train_columns.overloads) == 1
+    if hasattr(dense_tiles.train_columns, "overloads"):
+        assert len(dense_tiles.train_columns.overloads) == 1

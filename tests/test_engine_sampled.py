@@ -88,7 +88,7 @@ class Run:
         self.clock = 0.0
 
     def train(self, start, stop, lr=0.1):
-        """The loss and the number of lines."""
+        """The loss and the number of terms."""
         chunk = Chunk(self.order, 0, start, stop, np.float32(lr), self.clock, self.key)
         functions = load_kernel(
             sampled.train_chunk,
@@ -97,12 +97,12 @@ class Run:
             (self.tables, self.workspace, chunk),
             Silent(),
         )
-        loss, n_lines, self.clock = sampled.train_chunk(
+        loss, n_terms, self.clock = sampled.train_chunk(
             *functions, self.tables, self.workspace, chunk
         )
-        return loss, n_lines
+        return loss, n_terms
 
-    def lines(self, n_lines):
+    def terms(self, n_terms):
         """What the worker's memory tells of the last minibatch."""
         s = self.workspace
         batch = self.workspace.batch
@@ -117,12 +117,12 @@ class Run:
                     )
                 ),
             )
-            for p in range(n_lines)
+            for p in range(n_terms)
         ]
 
     def chosen(self):
         """The candidates of all examples, in one minibatch that changes nothing."""
-        return self.lines(self.train(0, self.problem.n, lr=0.0)[1])
+        return self.terms(self.train(0, self.problem.n, lr=0.0)[1])
 
     def apply_decay(self):
         problem = self.problem
@@ -135,11 +135,14 @@ class Run:
         batch = self.plan.batch_size
         for _, begin in itertools.product(range(epochs), range(0, problem.n, batch)):
             chosen = self.order[begin : min(begin + batch, problem.n)]
-            loss, n_lines = self.train(begin, begin + len(chosen), lr)
+            loss, n_terms = self.train(begin, begin + len(chosen), lr)
             scale = self.plan.sum_over / len(chosen)
-            settings = {"uses_score_gain": self.plan.uses_score_gain, "in_turn": self.plan.in_turn}
+            settings = {
+                "uses_score_gain": self.plan.uses_score_gain,
+                "is_proximal": self.plan.is_proximal,
+            }
             truth = problem.true_step(
-                chosen, self.lines(n_lines), self.objective, lr, scale, **settings
+                chosen, self.terms(n_terms), self.objective, lr, scale, **settings
             )
             assert loss == pytest.approx(truth, rel=1e-4, abs=1e-4)
         self.apply_decay()
@@ -174,11 +177,11 @@ def test_distances_take_the_steps_of_their_gradients(kind, optimizer):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_proximal_lines_are_trained_in_turn_with_their_score_gains(kind):
+def test_proximal_terms_are_trained_in_turn_with_their_score_gains(kind):
     """By the squared length of the input."""
     for bias in (True, False):
         Run(
-            Problem(kind, bias=bias), in_turn=True, uses_score_gain=True, batch=1
+            Problem(kind, bias=bias), is_proximal=True, uses_score_gain=True, batch=1
         ).assert_steps_as_the_reference(epochs=1)
 
 
@@ -215,9 +218,9 @@ def test_candidates_on_a_path_are_those_of_the_tree(kind):
     run.assert_steps_as_the_reference(epochs=1)
     positive = [label for i in run.order for label in run.problem.labels[i]]
     run = Run(Problem(kind), sampling=PATH, paths=TREE, batch=100)
-    for line, label in zip(run.chosen(), positive, strict=True):
+    for term, label in zip(run.chosen(), positive, strict=True):
         way = slice(TREE.offsets[label], TREE.offsets[label + 1])
-        assert line.candidates == [
+        assert term.candidates == [
             (n, b, 1 - b, 0) for n, b in zip(TREE.nodes[way], TREE.bits[way], strict=True)
         ]
 
@@ -265,7 +268,7 @@ def test_examples_without_labels_are_skipped():
     problem = Problem("dense", labels=[[], [1], [], [2, 3], []], n=5)
     run = Run(problem, batch=5, state_width=1)
     run.order = np.arange(5)
-    assert [line.example for line in run.chosen()] == [1, 3, 3]
+    assert [term.example for term in run.chosen()] == [1, 3, 3]
     assert run.tables.n_updates.tolist() == [0, 1, 0, 2, 0]
     run = Run(Problem("dense", labels=[[], []], n=2))
     before = run.tables.outputs.rows.copy()
@@ -309,14 +312,14 @@ def test_candidates_do_not_depend_on_how_examples_are_grouped(sampling, positive
             one_label=True,
             uniforms_width=2,
         )
-        lines = []
+        terms = []
         for begin in range(0, 12, batch):
-            n_lines = run.train(begin, min(begin + batch, 12), 0.0)[1]
-            uniforms = run.workspace.batch.uniforms[:n_lines].tolist()
-            lines += [
-                (line.candidates, u) for line, u in zip(run.lines(n_lines), uniforms, strict=True)
+            n_terms = run.train(begin, min(begin + batch, 12), 0.0)[1]
+            uniforms = run.workspace.batch.uniforms[:n_terms].tolist()
+            terms += [
+                (term.candidates, u) for term, u in zip(run.terms(n_terms), uniforms, strict=True)
             ]
-        return lines
+        return terms
 
     assert chosen(1) == chosen(5) == chosen(12)
 
@@ -345,19 +348,19 @@ MANY = 6000
 
 def draws(labels, n_classes, n_draws, sampling, **settings):
     """The run of many examples that all have the same labels, and how often each class was drawn,
-    (n_lines, n_classes).
+    (n_terms, n_classes).
     """
     problem = Problem("dense", n=MANY, n_classes=n_classes, labels=[labels] * MANY)
     run = Run(problem, sampling=sampling, n_draws=n_draws, batch=MANY, **settings)
-    n_lines = run.train(0, MANY, 0.0)[1]
+    n_terms = run.train(0, MANY, 0.0)[1]
     s = run.workspace
-    within = np.arange(s.rows.shape[1]) < s.n_candidates[:n_lines, None]
-    sample_count = np.zeros((n_lines, n_classes))
-    line, place = np.nonzero(within)
-    assert len(set(zip(line, s.rows[line, place], strict=True))) == len(line), (
-        "a row stands twice in a line"
+    within = np.arange(s.rows.shape[1]) < s.n_candidates[:n_terms, None]
+    sample_count = np.zeros((n_terms, n_classes))
+    term, place = np.nonzero(within)
+    assert len(set(zip(term, s.rows[term, place], strict=True))) == len(term), (
+        "a row stands twice in a term"
     )
-    sample_count[line, s.rows[line, place]] = s.batch.sample_count[line, place]
+    sample_count[term, s.rows[term, place]] = s.batch.sample_count[term, place]
     return run, sample_count
 
 
@@ -427,9 +430,9 @@ def test_collapsed_draws_appear_as_often_as_the_log_expected_count_says(n_draws)
     for k, expected in enumerate(1 - (1 - run.noise) ** n_draws):
         assert stats.binomtest(int(sample_count[:, k].sum()), MANY, expected).pvalue > 1e-4
     s = run.workspace
-    for line in range(50):
-        places = s.rows[line, : s.n_candidates[line]]
-        log_expected = s.batch.log_expected_count[line, : len(places)]
+    for term in range(50):
+        places = s.rows[term, : s.n_candidates[term]]
+        log_expected = s.batch.log_expected_count[term, : len(places)]
         np.testing.assert_allclose(log_expected, np.log(run.expected[places]), rtol=1e-5, atol=1e-6)
 
 

@@ -92,7 +92,7 @@ def test_a_row_of_weight_2_is_the_row_twice_at_the_optimum(objective):
 def fit_by_task(data, objective, **options):
     objective = new_objective(OBJECTIVES[objective], options)
     settings = ClassifySettings.from_options({"threads": 1, "calibration": 0.0, **options})
-    sampler_options = samplers.own_options(options)
+    sampler_options = samplers.options_of_samplers(options)
     return train(data, objective, settings, options=sampler_options).classifier
 
 

@@ -197,7 +197,7 @@ def test_a_tree_plan_has_every_label_once(depth, arity):
     for level in plan.levels:
         met = [node for _, first, last in level.tiles for node in range(first, last)]
         assert met == list(range(level.first_node[-1]))
-        assert all(last - first <= tiles.WIDTH for _, first, last in level.tiles)
+        assert all(last - first <= tiles.TILE_WIDTH for _, first, last in level.tiles)
     np.testing.assert_array_equal(plan.levels[-1].node_of_place, np.arange(n))
 
 

@@ -107,7 +107,7 @@ def test_tables_have_the_state_of_their_optimizer(name):
         rows = new_table(4, DIM, rule)
         keeps = OPTIMIZERS[name].keeps
         assert (
-            rows.state_of
+            rows.keeps
             == {"stateless": STATELESS, "per_coordinate": PER_COORDINATE, "per_row": PER_ROW}[keeps]
         )
         assert (
@@ -153,7 +153,7 @@ def step_of_columns(table, begin, touched, g, rule, rate):
 @kernel
 def sparse_step(table, row, columns, gradient, optimizer, rate):
     """A step of some distinct numbers of a row."""
-    if table.state_of == PER_ROW:
+    if table.keeps == PER_ROW:
         square = np.float32(0)
         for k in range(columns.size):
             square += gradient[row, k] * gradient[row, k]

@@ -12,7 +12,7 @@ from scipy.sparse import csr_matrix, random_array
 from embedx import objectives
 from embedx.classification.objective_choice import default_objective
 from embedx.classification.settings import ClassifySettings
-from embedx.engine import tiles
+from embedx.engine import sparse_tiles, tiles
 from embedx.engine.examples import Csr, csr_of, examples_of
 from embedx.engine.loading import load_kernel
 from embedx.engine.select import JOINT
@@ -79,19 +79,29 @@ def trained_tile(kernel, function, x, y, members, plan, row_weight):
     y_of = y.copy()
     y_of[np.setdiff1d(np.arange(n), members)] = False
     positives = csr_of(np.nonzero(y_of)[1], np.nonzero(y_of)[0], n_labels)
-    is_dual = kernel is tiles.train_tile_dual
+    is_dual = kernel is sparse_tiles.train_tile_dual
     worker = tiles.new_workspace(
         n, len(examples.values), n_features, plan.batch_size, plan.optimizer, is_dual=is_dual
     )
     # the first is empty
     groups = Csr(np.array([0, 0, len(members)], dtype=np.int64), members.astype(np.int32))
     bias = np.zeros(n_labels, dtype=np.float32)
-    arguments = (examples, tiles.LabelGroups(groups, positives, bias), 1, 0, n_labels, plan, worker)
+    arguments = (
+        examples,
+        sparse_tiles.LabelGroups(groups, positives, bias),
+        1,
+        0,
+        n_labels,
+        plan,
+        worker,
+    )
     functions = load_kernel(kernel, function, None, arguments, Silent())
     for _ in range(2):  # what a tile leaves behind does not matter to the next
         bias[:] = 0
         loss, kept = kernel(*functions, *arguments)
-        feature, label, value = tiles.kept_weights(arguments[1], 0, n_labels, plan, worker, kept)
+        feature, label, value = sparse_tiles.kept_weights(
+            arguments[1], 0, n_labels, plan, worker, kept
+        )
     weights = np.zeros((n_labels, n_features + 1))
     weights[label, feature], weights[:, -1] = value, bias
     return weights, loss
@@ -128,7 +138,7 @@ def test_a_tile_is_trained_as_by_loops_on_rows_that_are_masked_to_their_support(
     )
     row_weight = some_weights(60) if is_weighted else np.ones(60)
     weights, found_loss = trained_tile(
-        tiles.train_tile,
+        sparse_tiles.train_tile,
         objective.coefficients,
         x,
         y,
@@ -161,7 +171,7 @@ def test_a_tile_is_trained_by_the_dual_as_by_loops_and_comes_to_the_optimum(c, e
     plan = tile_plan(objective, update_rule("dcd"), epochs=epochs, c=np.float32(c))
     row_weight = some_weights(50) if is_weighted else np.ones(50)
     weights, _ = trained_tile(
-        tiles.train_tile_dual,
+        sparse_tiles.train_tile_dual,
         objective.dual_steps,
         x,
         y,

@@ -131,7 +131,7 @@ def test_bad_utf8_that_is_an_error_reports_its_offset_in_the_source(block_bytes)
     scanner = Tokenizer(TextSettings(on_bad_utf8="error"))
     data = b"\xef\xbb\xbf caf\xe9 bar"
     start = 0
-    while not scanner.state[tokenizer.BAD]:
+    while not scanner.state[tokenizer.N_BAD]:
         scanner.tokenize(data[start : start + block_bytes], start, start + block_bytes >= len(data))
         start += block_bytes
     assert scanner.state[tokenizer.FIRST_BAD] == 7

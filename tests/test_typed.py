@@ -72,3 +72,6 @@ def test_the_signature_names_every_setting_with_its_default():
         100,
         inspect.Parameter.KEYWORD_ONLY,
     )
+    # 5 for text, 10 for sessions; bounded-adagrad for ns, adagrad for ar
+    assert parameters["epochs"].default is None
+    assert parameters["optimizer"].default is None

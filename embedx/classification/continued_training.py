@@ -91,7 +91,7 @@ def check_weights(previous: Classifier, path: str | None) -> None:
 def _kept_settings(previous: Classifier) -> dict[str, Any]:
     """The settings of a classifier that are part of it: its own, of its sampler and objective."""
     recorded = {"score": INNER_PRODUCT, **previous.settings}
-    of_sampler = samplers.own_options(recorded)
+    of_sampler = samplers.options_of_samplers(recorded)
     of_objective = dataclasses.asdict(previous.objective.settings)
     names: tuple[str, ...] = (*MODEL_SETTINGS, *of_sampler, *of_objective)
     if previous.has_sparse_weights:

@@ -2,7 +2,7 @@
 
 Full        engine/full.py   dense features
 FullSparse  engine/full.py   sparse features
-FullTiled   engine/tiles.py  the same where the loss is a sum over labels
+FullTiled   engine/dense_tiles.py  the same where the loss is a sum over labels
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +13,7 @@ import numpy as np
 from numpy import float32, ndarray
 
 from embedx.classification.minibatches import MinibatchTraining
-from embedx.engine import full, tiles, weighted
+from embedx.engine import dense_tiles, full, tiles, weighted
 from embedx.engine.examples import Examples, examples_at
 from embedx.engine.loading import compile_function, load_kernel
 from embedx.engine.shared import Chunk
@@ -55,9 +55,9 @@ class Full(MinibatchTraining):
         if not weights.size:
             compile_function(coefficients, COEFFICIENTS)
             return
-        lines = (new_batch(1, 1), self.local_state, self.shared.constants, 1, 1, float32(0))
+        terms = (new_batch(1, 1), self.local_state, self.shared.constants, 1, 1, float32(0))
         kernel = weighted.weighted_batch
-        pointers = load_kernel(kernel, coefficients, None, (weights, *lines), progress)
+        pointers = load_kernel(kernel, coefficients, None, (weights, *terms), progress)
         self.steps.coefficients = partial(kernel, *pointers, weights)
 
     def workspaces(self) -> Any:
@@ -79,7 +79,8 @@ class FullSparse(Full):
     kind = full.SparseSteps
 
     def make_outputs(self) -> None:
-        self.outputs = new_table(self.dim, -(-self.n_rows // full.TILE) * full.TILE, self.optimizer)
+        n_columns = -(-self.n_rows // full.TILE_WIDTH) * full.TILE_WIDTH
+        self.outputs = new_table(self.dim, n_columns, self.optimizer)
 
     def decay_outputs(self, clock: float) -> None:
         decay_rows(self.outputs, 0, self.n_inputs, self.n_rows, self.optimizer, clock)
@@ -121,7 +122,7 @@ class FullTiled(FullSparse):
     def compile(self, progress: Progress) -> None:
         arguments = self._arguments(0, self.chunk_of(0, 0, 0, 0.0))
         self.functions = load_kernel(
-            tiles.train_columns, self.objective.coefficients, None, arguments, progress
+            dense_tiles.train_columns, self.objective.coefficients, None, arguments, progress
         )
 
     def workspaces(self) -> Any:
@@ -130,9 +131,9 @@ class FullTiled(FullSparse):
     def _arguments(
         self, part: int, chunk: Chunk, in_order: Examples | None = None
     ) -> tuple[Any, ...]:
-        n_tiles = self.outputs.rows.shape[1] // tiles.WIDTH
-        first = n_tiles * part // self.parts * tiles.WIDTH
-        last = n_tiles * (part + 1) // self.parts * tiles.WIDTH
+        n_tiles = self.outputs.rows.shape[1] // tiles.TILE_WIDTH
+        first = n_tiles * part // self.parts * tiles.TILE_WIDTH
+        last = n_tiles * (part + 1) // self.parts * tiles.TILE_WIDTH
         plan = self.tile_plan._replace(lr=chunk.lr)
         return (
             in_order or self.examples,
@@ -149,7 +150,7 @@ class FullTiled(FullSparse):
 
         def work(part: int) -> float:
             return float(
-                tiles.train_columns(*self.functions, *self._arguments(part, chunk, in_order))
+                dense_tiles.train_columns(*self.functions, *self._arguments(part, chunk, in_order))
             )
 
         loss = sum(self.pool.map(work, range(self.parts)))

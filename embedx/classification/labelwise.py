@@ -9,8 +9,8 @@ node is trained on the examples that reach its parent: those with a label below 
 those for which the levels above, already trained, put the parent among the likeliest nodes, as they
 will be in prediction ("matcher-aware negatives" of PECOS, Yu et al. 2022).
 
-An epoch of the trainer is a level of a tree, and a chunk one of its tiles (engine/tiles.py). A tile
-depends on the level above alone, so the result does not depend on the number of threads.
+An epoch of the trainer is a level of a tree, and a chunk one of its tiles (engine/sparse_tiles.py).
+A tile depends on the level above alone, so the result does not depend on the number of threads.
 """
 
 from collections.abc import Sequence
@@ -25,12 +25,12 @@ from embedx.classification.initial_values import initial_state
 from embedx.classification.label_tree import LabelTree
 from embedx.classification.settings import ClassifySettings
 from embedx.classification.tree_plans import LevelPlan, TreePlan
-from embedx.engine import tiles
+from embedx.engine import sparse_tiles, tiles
 from embedx.engine.examples import Csr, Examples, csr_of
 from embedx.engine.loading import load_kernel
 from embedx.engine.select import POSITIVES
 from embedx.engine.sparse_levels import Level, TileWeights, best_nodes, level_of
-from embedx.engine.tiles import WIDTH
+from embedx.engine.tiles import TILE_WIDTH
 from embedx.evaluation.labels import inverse_propensity
 from embedx.kernels.random import stream_key
 from embedx.labeled.rules import input_length
@@ -110,7 +110,7 @@ class LabelwiseTraining(Strategy):
         self._set_examples(features, inputs.examples)
         self._set_levels(self.plans)
         self.batch = min(int(settings.batch_size or 1), self.n_examples)
-        self.constants = objective.constants(WIDTH, WIDTH)
+        self.constants = objective.constants(TILE_WIDTH, TILE_WIDTH)
         state = initial_state(settings, self.optimizer, self.examples, self.batch)
         self.initial_state = float32(state)
         n_workers = 0 if is_distributed else settings.n_threads
@@ -200,9 +200,9 @@ class LabelwiseTraining(Strategy):
         )
 
     def compile(self, progress: Progress) -> None:
-        self.kernel = tiles.train_tile_dual if self.is_dual else tiles.train_tile
+        self.kernel = sparse_tiles.train_tile_dual if self.is_dual else sparse_tiles.train_tile
         function = self.objective.dual_steps if self.is_dual else self.objective.coefficients
-        groups = tiles.LabelGroups(NO_EXAMPLES, NO_EXAMPLES, np.zeros(1, float32))
+        groups = sparse_tiles.LabelGroups(NO_EXAMPLES, NO_EXAMPLES, np.zeros(1, float32))
         plan = self.tile_plan(1, 0.0, uint64(0))
         worker = self.workers[0] if self.workers else self._new_worker()
         arguments = (self.examples, groups, 0, 0, 0, plan, worker)
@@ -290,11 +290,11 @@ class LabelwiseTraining(Strategy):
         group, first, last = bounds[chunk]
         n_members = int(self.members.indptr[group + 1] - self.members.indptr[group])
         plan = self.tile_plan(n_members, rate, stream_key(self.settings.seed, epoch, chunk))
-        groups = tiles.LabelGroups(self.members, self.positives, self.bias)
+        groups = sparse_tiles.LabelGroups(self.members, self.positives, self.bias)
         loss, n_features = self.kernel(
             *self.functions, self.examples, groups, group, first, last, plan, worker
         )
-        weights = tiles.kept_weights(groups, first, last, plan, worker, n_features)
+        weights = sparse_tiles.kept_weights(groups, first, last, plan, worker, n_features)
         self.trained_tiles[chunk] = TrainedTile(*weights, self.bias[first:last].copy(), loss)
 
         # The loss of a row is the sum over the labels that it reaches; nodes above do not count.

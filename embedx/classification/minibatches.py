@@ -182,7 +182,7 @@ class MinibatchTraining(Strategy):
             uniforms_width=objective.uniforms_width,
             sum_over=self.sum_over,
             one_label=settings.labels == "one",
-            in_turn=objective.step == "proximal",
+            is_proximal=objective.step == "proximal",
             **drawing,
         )
         n_candidates = max(drawing.get("n_draws", self.n_rows), 1)

@@ -76,7 +76,7 @@ class RunSettings:
     @property
     def sampler_options(self) -> Record:
         """The given settings of the sampler."""
-        return samplers.own_options(self.options)
+        return samplers.options_of_samplers(self.options)
 
 
 def given_settings(name: str | None, options: Options, data: Callable[[], Labeled]) -> RunSettings:

@@ -143,7 +143,7 @@ class Retrieved(Sampled):
         )
         traits = self.objective.traits
         n_tail = self.plan.n_draws if traits.unbiased or traits.has_label_tail else 0
-        # The other labels of a row are certain negatives where each of them has a line.
+        # The other labels of a row are certain negatives where each of them has a term.
         plan = self.plan._replace(n_draws=max_retrieved + n_tail + max_labels - 1)
         constants = self.objective.constants(max_retrieved, len(self.counts))
         self.retrieving = self.shared._replace(constants=constants, plan=plan)

@@ -12,7 +12,7 @@ from embedx.classification.clustering import vectors_of
 from embedx.classification.label_weights import tree_depth
 from embedx.classification.settings import TREE, ClassifySettings
 from embedx.engine.examples import Examples
-from embedx.engine.tiles import WIDTH
+from embedx.engine.tiles import TILE_WIDTH
 from embedx.errors import Setting
 from embedx.labeled.data import Labels
 from embedx.runtime.progress import Progress
@@ -25,7 +25,7 @@ class LevelPlan(NamedTuple):
     first_node     int64 (n_groups + 1,): where the nodes of each group begin
     node_of_place  int32 (n_places,): the node of each label, in the tree's order
     node_above     int32 (n_places,): its node in the level above
-    tiles          (group, first node, end) of at most WIDTH nodes
+    tiles          (group, first node, end) of at most TILE_WIDTH nodes
     """
 
     first_node: ndarray
@@ -125,9 +125,9 @@ def _level_plan(first_node: ndarray, node_of_place: ndarray, node_above: ndarray
     """A level of a tree, with its tiles."""
     groups = itertools.pairwise(first_node.tolist())
     tiles = [
-        (group, start, min(start + WIDTH, last))
+        (group, start, min(start + TILE_WIDTH, last))
         for group, (first, last) in enumerate(groups)
-        for start in range(first, last, WIDTH)
+        for start in range(first, last, TILE_WIDTH)
     ]
     return LevelPlan(
         first_node.astype(int64), node_of_place.astype(int32), node_above.astype(int32), tiles

@@ -46,7 +46,7 @@ def state_of(table: Table) -> ndarray:
     """The optimizer's state of each row, which is merged with it: (n, stride), (n, 1), or (n, 0) if
     there is none.
     """
-    if table.state_of in (PER_ROW, PER_COORDINATE):
+    if table.keeps in (PER_ROW, PER_COORDINATE):
         return table.state
     return np.zeros((len(table.rows), 0), float32)
 

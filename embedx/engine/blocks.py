@@ -34,7 +34,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy import float32, int32, int64, ndarray
 
-from embedx.engine.encoders import SKIPGRAM, examples_of, start_examples
+from embedx.engine.encoders import SKIPGRAM, start_examples, write_examples
 from embedx.kernels import ONE, SIMD_WIDTH, TILE, by_address, clear, kernel_part, padded
 from embedx.objectives.contract import Objective
 from embedx.optimizers.contract import UpdateRule
@@ -101,7 +101,8 @@ class Block(NamedTuple):
     # float32 (1, max candidates): how often each was drawn, 0 for centres; 1 where all rows are
     # candidates
     drawn: ndarray
-    own: ndarray  # int32 (2 window,): the examples of one centre, while the block is planned
+    # int32 (2 window,): the examples of the current centre, while the block is planned
+    centre_examples: ndarray
     # float32 (max examples, max inputs): 1 for the inputs that an example is the mean of; (0, 0) in
     # skip-gram
     is_context: ndarray
@@ -176,7 +177,7 @@ def new_block(plan: BlockPlan, longest_path: int) -> Block:
         ),
         candidates=candidates,
         drawn=drawn,
-        own=np.zeros(2 * plan.window, int32),
+        centre_examples=np.zeros(2 * plan.window, int32),
         is_context=np.zeros((n_examples if width else 0, width), float32),
         share=np.zeros(n_examples if width else 0, float32),
         spans=np.zeros((n_examples // TILE if has_spans else 0, 3), int64),
@@ -278,22 +279,26 @@ def _add_pairs(shared, workspace, block, first, n_centres, begin, end):
     n_pairs = 0
     n = plan.n_rows if is_all else 0
     for y in range(first, first + n_centres):
-        n_own = examples_of(plan.encoder, block, words, y, y - first, begin, end)
+        n_centre_examples = write_examples(plan.encoder, block, words, y, y - first, begin, end)
         if is_path:
-            n = _add_path(shared.sampler_data, workspace, block, int64(words.word[y]), n_own, n)
-            for i in range(n_own):
-                block.n_pairs[block.own[i]] += 1
+            n = _add_path(
+                shared.sampler_data, workspace, block, int64(words.word[y]), n_centre_examples, n
+            )
+            for i in range(n_centre_examples):
+                block.n_pairs[block.centre_examples[i]] += 1
         else:
-            k = _place(words.word[y], block.candidates, int64(words.word[y]) if is_all else 0, n)
+            k = _index_of(words.word[y], block.candidates, int64(words.word[y]) if is_all else 0, n)
             if k == n:
                 block.candidates[k] = words.word[y]
                 n += 1
-            if n_own > 0 and block.spans.shape[0] > 0:
-                _widen_spans(block, block.own[0], block.own[n_own - 1], k)
-            for i in range(n_own):
-                block.label[block.own[i], k] += 1
-                block.n_pairs[block.own[i]] += 1
-        n_pairs += n_own
+            if n_centre_examples > 0 and block.spans.shape[0] > 0:
+                _widen_spans(
+                    block, block.centre_examples[0], block.centre_examples[n_centre_examples - 1], k
+                )
+            for i in range(n_centre_examples):
+                block.label[block.centre_examples[i], k] += 1
+                block.n_pairs[block.centre_examples[i]] += 1
+        n_pairs += n_centre_examples
     block.sizes[N_EXAMPLES] = n_examples
     block.sizes[N_PAIRS] = n_pairs
     block.spans[:, 2] = n
@@ -322,9 +327,9 @@ def _widen_spans(block, first, last, k):
 
 
 @kernel_part
-def _add_path(paths, workspace, block, word, n_own, n):
-    """Add the pairs of a centre and its n_own examples to each node on the path to the centre;
-    return the number of nodes so far.
+def _add_path(paths, workspace, block, word, n_centre_examples, n):
+    """Add the pairs of a centre and its examples to each node on the path to the centre; return the
+    number of nodes so far.
 
     Nodes are searched for a node only if its entry of the filter was used in this block.
     """
@@ -333,16 +338,18 @@ def _add_path(paths, workspace, block, word, n_own, n):
     for at in range(paths.offsets[word], paths.offsets[word + 1]):
         node = paths.rows[at]
         bit = paths.values[at]
-        k = _place(node, block.candidates, 0 if seen[node % FILTER_SIZE] == now else n, n)
+        k = _index_of(node, block.candidates, 0 if seen[node % FILTER_SIZE] == now else n, n)
         if k == n:
             seen[node % FILTER_SIZE] = now
             block.candidates[k] = node
             n += 1
-        if n_own > 0:
-            _widen_spans(block, block.own[0], block.own[n_own - 1], k)
-        for i in range(n_own):
-            block.label[block.own[i], k] += bit
-            block.bit_zero_count[block.own[i], k] += 1 - bit
+        if n_centre_examples > 0:
+            _widen_spans(
+                block, block.centre_examples[0], block.centre_examples[n_centre_examples - 1], k
+            )
+        for i in range(n_centre_examples):
+            block.label[block.centre_examples[i], k] += bit
+            block.bit_zero_count[block.centre_examples[i], k] += 1 - bit
     return n
 
 
@@ -357,9 +364,9 @@ def _add_noise(sample, shared, workspace, block, n_certain, noise_key):
     clear(block.drawn, 0, block.drawn.shape[1])
     first = cursor[N_DRAWN]
     # Draws are searched among the candidates from here on; in MERGED a drawn centre is no noise.
-    first_sought = n_certain
+    search_from = n_certain
     if plan.form == MERGED:
-        first_sought = 0
+        search_from = 0
         for k in range(n_certain):
             seen[block.candidates[k] % FILTER_SIZE] = first
     n_drawn = sample(
@@ -374,13 +381,13 @@ def _add_noise(sample, shared, workspace, block, n_certain, noise_key):
     n = n_certain
     for d in range(n_drawn):
         row = int64(workspace.sampling.rows[d])
-        n = _count_draw(block, row, first_sought, n_certain, n, seen, first, first + d)
+        n = _count_draw(block, row, search_from, n_certain, n, seen, first, first + d)
     cursor[N_DRAWN] += n_drawn
     return n - n_certain
 
 
 @kernel_part
-def _place(row, rows, first, last):
+def _index_of(row, rows, first, last):
     """The index of a row in rows[first:last]; `last` if it is not there."""
     k = first
     while k < last and rows[k] != row:
@@ -389,14 +396,14 @@ def _place(row, rows, first, last):
 
 
 @kernel_part
-def _count_draw(block, row, first_sought, n_certain, n, seen, first_draw, this_draw):
+def _count_draw(block, row, search_from, n_certain, n, seen, first_draw, this_draw):
     """Count one draw of `row`, unless it is a centre that is searched; return the number of
     candidates.
 
     Candidates are searched only if the row's entry of the filter was used in this block.
     """
     slot = row % FILTER_SIZE
-    k = _place(row, block.candidates, first_sought if seen[slot] >= first_draw else n, n)
+    k = _index_of(row, block.candidates, search_from if seen[slot] >= first_draw else n, n)
     if k < n:
         if k >= n_certain:
             block.drawn[0, k] += ONE

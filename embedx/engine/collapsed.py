@@ -170,10 +170,12 @@ class FoundRows(AllRows):
         n = len(h)
         labels = self.labels(first, len(h))
         # A candidate is numbered begin[example] + row.
-        (found, n_found, macs), begin = self.find(h), np.arange(n) * self.n_rows
+        found_rows, n_found, macs = self.find(h)
+        begin = np.arange(n) * self.n_rows
         targets = np.repeat(begin, np.diff(labels.indptr)) + labels.indices
         certain = np.union1d(
-            targets, (begin[:, None] + found)[np.arange(found.shape[1]) < n_found[:, None]]
+            targets,
+            (begin[:, None] + found_rows)[np.arange(found_rows.shape[1]) < n_found[:, None]],
         )
         drawn, n_drawn = np.unique(begin[:, None] + self.draw(first, n), return_counts=True)
         is_new = ~np.isin(drawn, certain)

@@ -34,7 +34,7 @@ from embedx.labeled.data import Labels, offsets_of
 from embedx.optimizers.decay import decay_row, decay_rows, step_size
 from embedx.optimizers.descend import descend_columns, new_column_gradient, touch
 
-TILE = 4 * SIMD_WIDTH
+TILE_WIDTH = 4 * SIMD_WIDTH
 # Scores that one call turns into coefficients: a megabyte, which stays in the cache.
 CHUNK_FLOATS = 1 << 18
 # Rows with coefficients are gathered if there are at least this many rows in all for each of them:
@@ -99,9 +99,9 @@ class FullSteps(abc.ABC):
         loss = self.coefficients_of_scores(chosen, labels, z, state_lr, rng)
         z *= float32(plan.sum_over / len(chosen))
         self.apply(chosen, z, float32(step_size(optimizer, lr)))
-        # Examples without labels have a line, but no term of the loss.
-        n_terms = np.minimum(self._n_lines(labels), labels.n_of_row).sum()
-        return loss, int(n_terms)
+        # Examples without labels are in the batch, but do not count.
+        n_counted = np.minimum(self._n_terms(labels), labels.n_of_row).sum()
+        return loss, int(n_counted)
 
     def select(self, chosen: ndarray, rng: np.random.Generator) -> Labels:
         """The positives of the chosen examples: their labels, or one of them drawn at random."""
@@ -120,9 +120,9 @@ class FullSteps(abc.ABC):
         summed loss.
         """
         plan = self.shared.plan
-        first_line = offsets_of(self._n_lines(labels))
+        first_term = offsets_of(self._n_terms(labels))
         uniforms = np.clip(
-            rng.random((first_line[-1], plan.uniforms_width), dtype=float32),
+            rng.random((first_term[-1], plan.uniforms_width), dtype=float32),
             2.0**-24,
             1 - 2.0**-24,
         )
@@ -136,15 +136,15 @@ class FullSteps(abc.ABC):
                     chosen[a:b],
                     labels.rows(slice(a, b)),
                     z[a:b],
-                    uniforms[first_line[a] : first_line[b]],
+                    uniforms[first_term[a] : first_term[b]],
                     lr,
                 )
             return loss
 
         return sum(self.in_parts(len(chosen), work))
 
-    def _n_lines(self, labels: Labels) -> ndarray:
-        """How many lines of a `Batch` each example has: one for each of its labels, or one."""
+    def _n_terms(self, labels: Labels) -> ndarray:
+        """The number of terms of each example, one for each of its labels, or one."""
         if self.shared.plan.positives == SINGLE:
             return labels.n_of_row
         return np.ones_like(labels.n_of_row)
@@ -167,8 +167,8 @@ class FullSteps(abc.ABC):
         )
         example = entries.example
         copies_scores = plan.positives == SINGLE and not (n_labels == 1).all()
-        line_scores = z[example] if copies_scores else z
-        batch = new_batch(len(example), z.shape[1])._replace(z=line_scores, uniforms=uniforms)
+        term_scores = z[example] if copies_scores else z
+        batch = new_batch(len(example), z.shape[1])._replace(z=term_scores, uniforms=uniforms)
         entries.write(batch.label[:, : plan.n_rows], batch.sample_count[:, : plan.n_rows])
         batch.key[:] = chosen[example]
         if shared.state.shape[1]:
@@ -182,10 +182,10 @@ class FullSteps(abc.ABC):
         return loss
 
     def _count_updates(self, batch: Batch, example: ndarray) -> None:
-        """Write how often the state of each line was updated before, by its example."""
+        """Write how often the state of each term was updated before, by its example."""
         n_updates = self.shared.n_updates
-        n_lines_before = np.arange(len(example)) - np.searchsorted(example, example)
-        batch.n_updates[:] = n_updates[batch.key] + n_lines_before
+        n_terms_before = np.arange(len(example)) - np.searchsorted(example, example)
+        batch.n_updates[:] = n_updates[batch.key] + n_terms_before
         np.add.at(n_updates, batch.key, 1)
 
 
@@ -234,9 +234,9 @@ class SparseSteps(FullSteps):
     """Steps on sparse features; the columns of the transposed table are whole tiles."""
 
     def allocate(self) -> None:
-        self.n_tiles = self.z.shape[1] // TILE
+        self.n_tiles = self.z.shape[1] // TILE_WIDTH
         self.gradients = [
-            new_column_gradient(self.shared.plan.dim, TILE) for _ in range(self.parts)
+            new_column_gradient(self.shared.plan.dim, TILE_WIDTH) for _ in range(self.parts)
         ]
         self.buffers = self.z, self.gradients
 
@@ -256,7 +256,8 @@ class SparseSteps(FullSteps):
                 lambda part, *_: decay_features(shared, chosen, part, self.parts, decay_clock),
             )
         self.in_parts(
-            self.n_tiles, lambda _, a, b: score_tiles(shared, chosen, a * TILE, b * TILE, z)
+            self.n_tiles,
+            lambda _, a, b: score_tiles(shared, chosen, a * TILE_WIDTH, b * TILE_WIDTH, z),
         )
 
     def apply(self, chosen: ndarray, z: ndarray, rate: float32) -> None:
@@ -265,7 +266,7 @@ class SparseSteps(FullSteps):
         self.in_parts(
             self.n_tiles,
             lambda part, a, b: step_tiles(
-                shared, chosen, a * TILE, b * TILE, z, self.gradients[part], rate
+                shared, chosen, a * TILE_WIDTH, b * TILE_WIDTH, z, self.gradients[part], rate
             ),
         )
         if max_norm > 0:
@@ -293,7 +294,7 @@ def score_tiles(shared, chosen, first, last, z):
     """
     examples = shared.examples
     w = shared.outputs.rows
-    for t in range(first, last, TILE):
+    for t in range(first, last, TILE_WIDTH):
         for e in range(chosen.size):
             a, b, c, d = zeros(), zeros(), zeros(), zeros()
             if shared.plan.has_bias:
@@ -336,7 +337,7 @@ def step_tiles(shared, chosen, first, last, z, gradient, rate):
     examples = shared.examples
     has_bias = shared.plan.has_bias
     bias_row = shared.outputs.rows.shape[0] - 1
-    for t in range(first, last, TILE):
+    for t in range(first, last, TILE_WIDTH):
         n_touched = 0
         for e in range(chosen.size):
             begin = examples.offsets[chosen[e]]
@@ -353,4 +354,4 @@ def step_tiles(shared, chosen, first, last, z, gradient, rate):
                 d = multiply_add(v, c3, d)
                 _store_tile(gradient.sums, row, 0, a, b, c, d)
                 n_touched = touch(gradient, row, n_touched)
-        descend_columns(shared.outputs, t, gradient, n_touched, TILE, shared.optimizer, rate)
+        descend_columns(shared.outputs, t, gradient, n_touched, TILE_WIDTH, shared.optimizer, rate)

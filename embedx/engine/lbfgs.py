@@ -101,8 +101,8 @@ def minimise(
             z = rows @ w[:n_features]
             if has_bias:
                 z += w[-1]
-            found, z = _coefficients(objective, block, z, batch, constants)
-            loss += found
+            block_loss, z = _coefficients(objective, block, z, batch, constants)
+            loss += block_loss
             gradient[:n_features] += rows.T @ z
             if has_bias:
                 gradient[-1] += z.sum(axis=0)
@@ -120,7 +120,7 @@ def minimise(
         after(iterations, unpenalised())
 
     try:
-        found = minimize(
+        result = minimize(
             value,
             start.ravel(),
             method="L-BFGS-B",
@@ -134,7 +134,8 @@ def minimise(
                 "maxcor": 20,
             },
         )
-        last, slope = (found.x, found.fun), float(np.abs(found.jac).max(initial=0))
+        last = result.x, result.fun
+        slope = float(np.abs(result.jac).max(initial=0))
     except KeyboardInterrupt as interrupt:
         interrupted_by = interrupt
     return Optimum(
@@ -156,12 +157,12 @@ def _penalty(w: ndarray, l2: float) -> float:
 
 
 class _Block(NamedTuple):
-    """A range of rows of the data, and their lines in a batch."""
+    """A range of rows of the data, and their terms in a batch."""
 
     features: Any  # float32 (n, n_features), a view; or sparse, float64
-    starts: ndarray | None  # int64 (n,): the first line of each row; None if every row is one line
+    starts: ndarray | None  # int64 (n,): the first term of each row; None if every row is one term
     entries: Entries
-    # Distinct weights with their lines: a slice for all lines, or int64 indices.
+    # Distinct weights with their terms: a slice for all terms, or int64 indices.
     groups: list[tuple[float, Any]]
 
 
@@ -177,14 +178,14 @@ def _block(
         POSITIVES[objective.positives],
         keeps_accidental_hits=objective.traits.keeps_accidental_hits,
     )
-    line_weights = weights[first : first + n][entries.example]
-    levels = np.unique(line_weights).tolist()
+    term_weights = weights[first : first + n][entries.example]
+    levels = np.unique(term_weights).tolist()
     return _Block(
         features.astype(float64) if issparse(features) else features,
         labels.offsets[:-1] if len(entries.example) > n else None,
         entries,
         [
-            (weight, slice(None) if len(levels) == 1 else np.flatnonzero(line_weights == weight))
+            (weight, slice(None) if len(levels) == 1 else np.flatnonzero(term_weights == weight))
             for weight in levels
         ],
     )
@@ -200,27 +201,27 @@ def _coefficients(
     overwrite z.
     """
     entries = block.entries
-    n_lines = len(entries.example)
+    n_terms = len(entries.example)
     n_rows = z.shape[1]
     scores = z if block.starts is None else z[entries.example]
-    batch = Batch(*(array[:n_lines] for array in workspace))
+    batch = Batch(*(array[:n_terms] for array in workspace))
     entries.write(batch.label, batch.sample_count)
-    state = np.zeros((n_lines, objective.state_width))
+    state = np.zeros((n_terms, objective.state_width))
     if objective.state_width:
         state[:] = objective.optimal_state(scores, batch.label).reshape(state.shape)
     loss = 0.0
-    # A group at a time, because `coefficients` returns the sum of the losses of its lines.
-    for weight, lines in block.groups:
-        group_z = np.ascontiguousarray(scores[lines])
-        group_state = np.ascontiguousarray(state[lines])
+    # A group at a time, because `coefficients` returns the sum of the losses of its terms.
+    for weight, terms in block.groups:
+        group_z = np.ascontiguousarray(scores[terms])
+        group_state = np.ascontiguousarray(state[terms])
         n = len(group_z)
         group = Batch(*(array[:n] for array in workspace))._replace(
             z=group_z,
-            label=np.ascontiguousarray(batch.label[lines]),
-            sample_count=np.ascontiguousarray(batch.sample_count[lines]),
+            label=np.ascontiguousarray(batch.label[terms]),
+            sample_count=np.ascontiguousarray(batch.sample_count[terms]),
         )
         loss += weight * objective.coefficients(
             group, group_state, constants, n, n_rows, float64(0)
         )
-        scores[lines] = weight * group_z
+        scores[terms] = weight * group_z
     return loss, scores if block.starts is None else np.add.reduceat(scores, block.starts, axis=0)

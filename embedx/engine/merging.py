@@ -22,7 +22,7 @@ from numpy import float32, int64, ndarray
 
 from embedx.kernels import ONE, ZERO, exp, kernel, kernel_part
 from embedx.optimizers.contract import PER_ROW
-from embedx.optimizers.descend import number_divisor, row_state_divisor
+from embedx.optimizers.descend import coordinate_divisor, row_state_divisor
 
 NONE = -1
 # A row of a larger squared length is not sent: the run diverges, as its loss will show.
@@ -103,21 +103,21 @@ def merge_rows(live, base, remote, position, damping, optimizer, local, buffers)
     n = 0
     for r in range(live.rows.shape[0]):
         row = int64(r)
-        at = int64(position[row])
+        place = int64(position[row])
         square, moved = ZERO, ZERO
         for d in range(server.size):
             difference = live.rows[row, d] - base.rows[row, d]
             square += live.rows[row, d] * live.rows[row, d]
             moved += difference * difference
         is_sent = square < MAX_SQUARE and moved > RESOLUTION * RESOLUTION * square
-        if at == NONE and not is_sent:
+        if place == NONE and not is_sent:
             continue
-        _read_server(base, remote, at, row, server)
-        _merge_state(live, base, remote, at, row, is_sent, optimizer, share, local.state, n)
+        _read_server(base, remote, place, row, server)
+        _merge_state(live, base, remote, place, row, is_sent, optimizer, share, local.state, n)
         change[:] = 0
         if is_sent:
-            if at != NONE:
-                _damp(damping, row, server, base.rows, change)
+            if place != NONE:
+                _write_damped(damping, row, server, base.rows, change)
             for d in range(server.size):
                 change[d] = share[d] * (live.rows[row, d] - base.rows[row, d]) - change[d]
         for d in range(server.size):
@@ -133,32 +133,33 @@ def merge_rows(live, base, remote, position, damping, optimizer, local, buffers)
 
 
 @kernel_part
-def _read_server(base, remote, at, row, server):
+def _read_server(base, remote, place, row, server):
     """Write the server's row: the base, if no other worker changed it."""
-    if at == NONE:
+    if place == NONE:
         for d in range(server.size):
             server[d] = base.rows[row, d]
         return
-    scale = remote.scale[at, 0]
+    scale = remote.scale[place, 0]
     for d in range(server.size):
-        server[d] = remote.values[at, d] * scale
+        server[d] = remote.values[place, d] * scale
 
 
 @kernel_part
-def _merge_state(live, base, remote, at, row, is_sent, optimizer, share, local, n):
+def _merge_state(live, base, remote, place, row, is_sent, optimizer, share, local, n):
     """Merge the state of a row; write its share and the local delta of its state."""
     share[:] = 1
+    # 1 where the state is an average of the latest updates: the remote change then fades.
     fading = float32(is_sent and optimizer.is_ema)
     for d in range(local.shape[1]):  # two loops, which the compiler vectorises
         now = live.state[row, d]
         s = base.state[row, d]
-        u = s if at == NONE else remote.state[at, d]
+        u = s if place == NONE else remote.state[place, d]
         local[n, d] = now - s - fading * (u - s)
         share[d] = _divisor(now, optimizer) / _divisor(
             min(u + local[n, d], optimizer.limit), optimizer
         )
     for d in range(local.shape[1]):
-        u = base.state[row, d] if at == NONE else remote.state[at, d]
+        u = base.state[row, d] if place == NONE else remote.state[place, d]
         live.state[row, d] = min(u + local[n, d], optimizer.limit)
         base.state[row, d] = live.state[row, d] if is_sent else u
     if optimizer.keeps == PER_ROW:
@@ -168,21 +169,21 @@ def _merge_state(live, base, remote, at, row, is_sent, optimizer, share, local, 
 @kernel_part
 def _divisor(state, optimizer):
     return (
-        row_state_divisor(optimizer.kind, state)
+        row_state_divisor(optimizer.number, state)
         if optimizer.keeps == PER_ROW
-        else number_divisor(optimizer.kind, state)
+        else coordinate_divisor(optimizer.number, state)
     )
 
 
 @kernel_part
-def _damp(damping, row, server, base, change):
+def _write_damped(damping, row, server, base, change):
     """Write damping times the remote delta of a row."""
     strength = damping.strength[row]
-    of_rest = exp(-strength * damping.rest)
+    remaining = exp(-strength * damping.rest)
     for d in range(server.size):
-        change[d] = (ONE - of_rest) * (server[d] - base[row, d])
+        change[d] = (ONE - remaining) * (server[d] - base[row, d])
     for k in range(damping.directions.shape[0]):
-        factor = of_rest - exp(-strength * damping.eigenvalues[k])
+        factor = remaining - exp(-strength * damping.eigenvalues[k])
         if factor < MIN_DAMPING:
             return
         along = ZERO

@@ -1,6 +1,6 @@
 """Classification with the candidates that an index finds for each example.
 
-A step is that of `sampled`, with one line for each example; only the choice of candidates differs.
+A step is that of `sampled`, with one term for each example; only the choice of candidates differs.
 Some objectives add drawn rows that represent all rows not found (`Retrieval.n_tail`): these have
 importance weights, and the rows found are certain, as are all labels of the example. The draws do
 not depend on what is certain, so that sums over all rows are estimated without bias. Coefficients
@@ -15,14 +15,14 @@ import numpy as np
 from embedx.engine.sampled import (
     add_draws,
     add_positives,
-    fill_up,
     labels_of,
-    new_line,
-    train_lines,
+    new_term,
+    pad_and_decay,
+    train_terms,
 )
 from embedx.engine.select import SINGLE, set_negative, set_positive
 from embedx.engine.shared import encode
-from embedx.engine.weighted import multiply_line, weight_of
+from embedx.engine.weighted import multiply_term, weight_of
 from embedx.kernels import ZERO, bits, by_address, kernel, kernel_part
 from embedx.optimizers.decay import clock_step
 from embedx.search.index import Index
@@ -46,7 +46,7 @@ class Retrieval(NamedTuple):
 
 @kernel
 def train_chunk(coefficients, sample, log_expected_count, shared, workspace, retrieval, chunk):
-    """Train on a chunk, a minibatch at a time; return the summed loss, the lines, the decay clock.
+    """Train on a chunk, a minibatch at a time; return the summed loss, the terms, the decay clock.
 
     `chunk.key` determines the draws and the label that is drawn (`Plan.one_label`). Examples
     without labels are skipped.
@@ -60,7 +60,7 @@ def train_chunk(coefficients, sample, log_expected_count, shared, workspace, ret
         end = min(begin + shared.plan.batch_size, chunk.stop)
         chosen = chunk.order[begin:end]
         encode(shared, workspace.h, chosen, decay_clock)
-        n_lines, width, message_loss = select_lines(
+        n_terms, width, message_loss = select_terms(
             coefficients,
             sample,
             log_expected_count,
@@ -71,25 +71,25 @@ def train_chunk(coefficients, sample, log_expected_count, shared, workspace, ret
             begin,
             end,
         )
-        fill_up(shared, workspace, n_lines, width, decay_clock)
-        batch_loss, n_touched = train_lines(
-            coefficients, shared, workspace, chosen, n_lines, width, chunk.lr, has_messages
+        pad_and_decay(shared, workspace, n_terms, width, decay_clock)
+        batch_loss, n_touched = train_terms(
+            coefficients, shared, workspace, chosen, n_terms, width, chunk.lr, has_messages
         )
         mark_stale(workspace.groups.touched, n_touched, retrieval.stale)
         loss += batch_loss + message_loss
-        n_seen += n_lines
+        n_seen += n_terms
         decay_clock += clock_step(shared.optimizer, chunk.lr)
     return loss, n_seen, decay_clock
 
 
 @kernel_part
-def select_lines(
+def select_terms(
     coefficients, sample, log_expected_count, shared, workspace, retrieval, chunk, begin, end
 ):
-    """Write the lines of a minibatch; return the number of lines, the largest number of candidates,
+    """Write the terms of a minibatch; return the number of terms, the largest number of candidates,
     and the loss of message passing, which also writes the coefficients.
 
-    Each example is searched for once. If each of its labels has a line, the others are certain
+    Each example is searched for once. If each of its labels has a term, the others are certain
     negatives there.
     """
     p = 0
@@ -111,14 +111,14 @@ def select_lines(
             loss += message_loss
         else:
             n_certain = _find(workspace, retrieval, p, e, n_positives)
-        n_lines = n_positives if shared.plan.positives == SINGLE else 1
-        for number in range(n_lines):
-            line = p + number
-            line_stream = stream
+        n_terms = n_positives if shared.plan.positives == SINGLE else 1
+        for number in range(n_terms):
+            term = p + number
+            term_stream = stream
             if shared.plan.positives == SINGLE:
-                _copy_certain(workspace, p, line, n_certain, number)
-                line_stream = bits(stream, np.uint64(number))
-            new_line(shared, workspace, line, e, i, stream, number)
+                _copy_certain(workspace, p, term, n_certain, number)
+                term_stream = bits(stream, np.uint64(number))
+            new_term(shared, workspace, term, e, i, stream, number)
             n = n_certain
             if retrieval.n_tail > 0:
                 n = _add_tail(
@@ -127,20 +127,20 @@ def select_lines(
                     shared,
                     workspace,
                     retrieval,
-                    line,
+                    term,
                     n_certain,
                     i,
-                    line_stream,
+                    term_stream,
                 )
-            workspace.n_candidates[line] = n
+            workspace.n_candidates[term] = n
             width = max(width, n)
-        p += n_lines
+        p += n_terms
     return p, width, loss
 
 
 @kernel_part
 def _pass_messages(coefficients, shared, workspace, retrieval, p, e, i, n_positives):
-    """Write the candidates of line p and, in place of their scores, the coefficients that the
+    """Write the candidates of term p and, in place of their scores, the coefficients that the
     messages come to; return the number of candidates and the loss.
     """
     batch = workspace.batch
@@ -161,13 +161,13 @@ def _pass_messages(coefficients, shared, workspace, retrieval, p, e, i, n_positi
         retrieval.messages,
     )
     weight = weight_of(shared.examples.weight, i)
-    multiply_line(batch.z, p, n, weight)
+    multiply_term(batch.z, p, n, weight)
     return n, weight * loss
 
 
 @kernel_part
 def _find(workspace, retrieval, p, e, n_positives):
-    """Add the rows found for example e to the positives of line p; return the number of
+    """Add the rows found for example e to the positives of term p; return the number of
     candidates.
     """
     batch = workspace.batch
@@ -189,21 +189,21 @@ def _find(workspace, retrieval, p, e, n_positives):
 
 
 @kernel_part
-def _copy_certain(workspace, p, line, n_certain, positive):
-    """Write the n_certain candidates of line p to another line, where one of them is the positive
+def _copy_certain(workspace, p, term, n_certain, positive):
+    """Write the n_certain candidates of term p to another term, where one of them is the positive
     and all others are negatives.
     """
     batch = workspace.batch
     for c in range(n_certain):
-        workspace.rows[line, c] = workspace.rows[p, c]
-        set_negative(batch, line, c, 1)
-        batch.log_expected_count[line, c] = 0
-    set_positive(batch, line, positive, 1, ZERO, False)
+        workspace.rows[term, c] = workspace.rows[p, c]
+        set_negative(batch, term, c, 1)
+        batch.log_expected_count[term, c] = 0
+    set_positive(batch, term, positive, 1, ZERO, False)
 
 
 @kernel_part
 def _add_tail(sample, log_expected_count, shared, workspace, retrieval, p, n_certain, i, stream):
-    """Add drawn rows to the n_certain candidates of line p, of example i; return the number of
+    """Add drawn rows to the n_certain candidates of term p, of example i; return the number of
     candidates.
 
     A draw of a certain row does not count: the draws represent the other rows.

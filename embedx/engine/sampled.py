@@ -4,16 +4,17 @@ a label.
 A step trains on a minibatch, in five stages:
 
     encode        h, a row for each example (`shared`)
-    select        select_lines: the candidates of each line
-    score         score_candidates: z[p, c], of line p and output row rows[p, c]
+    select        select_terms: the candidates of each term of the loss
+    score         score_candidates: z[p, c], of term p and output row rows[p, c]
     coefficients  weighted_coefficients: the objective overwrites z
     apply         apply_coefficients: each distinct output row takes one step along its gradient,
                   scale · Σ z[p, c] · h_p over its entries (p, c)
                   backward: then the hidden layer takes its steps
 
-A "single" objective has a line for each positive of an example, the others one for each example.
+The loss of a minibatch is a sum of terms, which have a row of the batch each: a "single" objective
+has a term for each positive of an example, the others one for each example.
 All scores of a minibatch are computed before any row moves. Only a proximal objective takes its
-lines one after another, because the lengths of simultaneous steps would add up.
+terms one after another, because the lengths of simultaneous steps would add up.
 """
 
 from typing import NamedTuple
@@ -27,12 +28,12 @@ from embedx.engine.shared import (
     FeatureWorkspace,
     Groups,
     Plan,
+    add_entry,
     backward,
     decay_output,
     encode,
     new_feature_workspace,
     new_groups,
-    put,
     step_output,
 )
 from embedx.engine.sparse_rows import (
@@ -54,7 +55,8 @@ from embedx.kernels.simd import SIMD_WIDTH, aligned_zeros, padded, prefetch
 from embedx.optimizers.decay import clock_step, shorten, step_size
 from embedx.samplers.contract import FILTER_SIZE, SampleWorkspace, new_sample_workspace
 
-AHEAD = 4  # number of candidates whose rows are prefetched
+# Rows are prefetched this many candidates before they are scored.
+PREFETCH_DISTANCE = 4
 
 
 @by_address
@@ -64,11 +66,11 @@ class SampledWorkspace(NamedTuple):
     # float32 (batch_size, stride); (0, stride) for sparse features without hidden layer
     h: ndarray
     h_gradient: ndarray  # like h, with hidden layer
-    example: ndarray  # int64 (max lines,): the example in the batch that a line belongs to
-    rows: ndarray  # int32 (max lines, max candidates)
-    n_candidates: ndarray  # int64 (max lines,)
-    batch: Batch  # a row for each line, a column for each of its candidates
-    # int64 (FILTER_SIZE,): by row modulo FILTER_SIZE, the last line that such a row was drawn for
+    example: ndarray  # int64 (max terms,): the example in the batch that a term belongs to
+    rows: ndarray  # int32 (max terms, max candidates)
+    n_candidates: ndarray  # int64 (max terms,)
+    batch: Batch  # a row for each term, a column for each of its candidates
+    # int64 (FILTER_SIZE,): by row modulo FILTER_SIZE, the last term that such a row was drawn for
     seen: ndarray
     sampling: SampleWorkspace
     gradient: ndarray  # float32 (1, stride of the output rows)
@@ -84,23 +86,23 @@ def new_workspace(plan: Plan, examples: Examples, longest_path: int) -> SampledW
     n_labels = np.sort(np.diff(examples.label_offsets))[::-1]
     max_labels = max(int(n_labels[:1].sum()), 1)
     batch = min(plan.batch_size, len(n_labels))
-    lines = batch
+    terms = batch
     if plan.positives == SINGLE and not plan.one_label:
-        lines = max(int(n_labels[:batch].sum()), 1)
+        terms = max(int(n_labels[:batch].sum()), 1)
     has_one_positive = plan.positives == SINGLE or plan.one_label
     max_positives = 1 if has_one_positive else max_labels
     width = longest_path if plan.on_path else max_positives + plan.n_draws
     return SampledWorkspace(
         h=aligned_zeros(batch if plan.has_h else 0, plan.dim),
         h_gradient=aligned_zeros(batch if plan.has_hidden else 0, plan.dim),
-        example=np.zeros(lines, int64),
-        rows=np.zeros((lines, width), int32),
-        n_candidates=np.zeros(lines, int64),
-        batch=new_batch(lines, width, plan.uniforms_width),
+        example=np.zeros(terms, int64),
+        rows=np.zeros((terms, width), int32),
+        n_candidates=np.zeros(terms, int64),
+        batch=new_batch(terms, width, plan.uniforms_width),
         seen=np.full(FILTER_SIZE, -1, int64),
         sampling=new_sample_workspace(plan.n_draws, max_labels),
         gradient=np.zeros((1, padded(plan.dim)), float32),
-        groups=new_groups(plan.n_rows, lines * width),
+        groups=new_groups(plan.n_rows, terms * width),
         features=new_feature_workspace(examples, plan),
         x=np.zeros(plan.n_features if plan.has_sparse_rows else 0, float32),
         slot_steps=new_slot_steps(0 if plan.has_h else plan.dim),
@@ -109,7 +111,7 @@ def new_workspace(plan: Plan, examples: Examples, longest_path: int) -> SampledW
 
 @kernel
 def train_chunk(coefficients, sample, log_expected_count, shared, workspace, chunk):
-    """Train on a chunk, a minibatch at a time; return the summed loss, the lines, the decay clock.
+    """Train on a chunk, a minibatch at a time; return the summed loss, the terms, the decay clock.
 
     `chunk.key` and the position determine the draws. Examples without labels are skipped.
     """
@@ -121,23 +123,23 @@ def train_chunk(coefficients, sample, log_expected_count, shared, workspace, chu
         end = min(begin + shared.plan.batch_size, chunk.stop)
         chosen = chunk.order[begin:end]
         encode(shared, workspace.h, chosen, decay_clock)
-        n_lines, width = select_lines(
+        n_terms, width = select_terms(
             sample, log_expected_count, shared, workspace, chunk, begin, end
         )
-        fill_up(shared, workspace, n_lines, width, decay_clock)
-        batch_loss, _ = train_lines(
-            coefficients, shared, workspace, chosen, n_lines, width, chunk.lr, False
+        pad_and_decay(shared, workspace, n_terms, width, decay_clock)
+        batch_loss, _ = train_terms(
+            coefficients, shared, workspace, chosen, n_terms, width, chunk.lr, False
         )
         loss += batch_loss
-        n_seen += n_lines
+        n_seen += n_terms
         decay_clock += clock_step(shared.optimizer, chunk.lr)
     return loss, n_seen, decay_clock
 
 
 @kernel_part
-def train_lines(coefficients, shared, workspace, chosen, n_lines, width, lr, has_coefficients):
-    """One step on the lines of a minibatch; return the loss and the number n of output rows that
-    moved, groups.touched[:n]. With proximal steps, n is that of the last line alone.
+def train_terms(coefficients, shared, workspace, chosen, n_terms, width, lr, has_coefficients):
+    """One step on the terms of a minibatch; return the loss and the number n of output rows that
+    moved, groups.touched[:n]. With proximal steps, n is that of the last term alone.
 
     Overwrites scores by coefficients, unless `has_coefficients`.
     """
@@ -148,8 +150,8 @@ def train_lines(coefficients, shared, workspace, chosen, n_lines, width, lr, has
     workspace.h_gradient[: chosen.size] = 0
     loss = 0.0
     n_touched = 0
-    at_once = 1 if plan.in_turn else n_lines
-    for first in range(0, n_lines, max(at_once, 1)):
+    at_once = 1 if plan.is_proximal else n_terms
+    for first in range(0, n_terms, max(at_once, 1)):
         last = first + at_once
         if not has_coefficients:
             score_candidates(shared, workspace, chosen, first, last)
@@ -173,8 +175,8 @@ def train_lines(coefficients, shared, workspace, chosen, n_lines, width, lr, has
 
 
 @kernel_part
-def select_lines(sample, log_expected_count, shared, workspace, chunk, begin, end):
-    """Write the lines of a minibatch except their scores; return the number of lines and the
+def select_terms(sample, log_expected_count, shared, workspace, chunk, begin, end):
+    """Write the terms of a minibatch except their scores; return the number of terms and the
     largest number of candidates.
     """
     plan = shared.plan
@@ -186,10 +188,10 @@ def select_lines(sample, log_expected_count, shared, workspace, chunk, begin, en
         first, last = labels_of(shared.examples, plan, i, stream)
         n_positives = 1 if plan.positives == SINGLE else last - first
         for at in range(first, last, max(n_positives, 1)):
-            new_line(shared, workspace, p, position - begin, i, stream, at - first)
-            line_stream = bits(stream, uint64(at - first)) if plan.positives == SINGLE else stream
+            new_term(shared, workspace, p, position - begin, i, stream, at - first)
+            term_stream = bits(stream, uint64(at - first)) if plan.positives == SINGLE else stream
             n_candidates = _select_candidates(
-                sample, log_expected_count, shared, workspace, p, at, n_positives, line_stream
+                sample, log_expected_count, shared, workspace, p, at, n_positives, term_stream
             )
             width = max(width, n_candidates)
             p += 1
@@ -210,8 +212,8 @@ def labels_of(examples, plan, i, stream):
 
 
 @kernel_part
-def new_line(shared, workspace, p, e, i, stream, number):
-    """Write the example, key, number of updates and random numbers of line p, which is line
+def new_term(shared, workspace, p, e, i, stream, number):
+    """Write the example, key, number of updates and random numbers of term p, which is term
     `number` of example i.
     """
     workspace.example[p] = e
@@ -229,14 +231,14 @@ def new_line(shared, workspace, p, e, i, stream, number):
 def _select_candidates(
     sample, log_expected_count, shared, workspace, p, first, n_positives, stream
 ):
-    """Write the candidates of line p, whose positives are label_ids[first:first + n_positives];
+    """Write the candidates of term p, whose positives are label_ids[first:first + n_positives];
     return their number.
     """
     if shared.plan.on_path:
-        n = _path(shared, workspace, p, int64(shared.examples.label_ids[first]))
+        n = _select_path(shared, workspace, p, int64(shared.examples.label_ids[first]))
     else:
         add_positives(shared, workspace, p, first, n_positives)
-        n = _draw(sample, log_expected_count, shared, workspace, p, n_positives, stream)
+        n = _select_draws(sample, log_expected_count, shared, workspace, p, n_positives, stream)
         weight = draw_weight(shared.plan.positives, n_positives)
         if weight != 1:
             for c in range(n):
@@ -247,7 +249,7 @@ def _select_candidates(
 
 @kernel_part
 def add_positives(shared, workspace, p, first, n):
-    """Write the first n candidates of line p: the positives label_ids[first:first + n]."""
+    """Write the first n candidates of term p: the positives label_ids[first:first + n]."""
     for c in range(n):
         workspace.rows[p, c] = shared.examples.label_ids[first + c]
         workspace.batch.log_expected_count[p, c] = 0
@@ -255,7 +257,7 @@ def add_positives(shared, workspace, p, first, n):
 
 
 @kernel_part
-def _path(shared, workspace, p, label):
+def _select_path(shared, workspace, p, label):
     """Write the nodes on the path to a label; return their number."""
     begin = shared.draws.offsets[label]
     end = shared.draws.offsets[label + 1]
@@ -267,8 +269,8 @@ def _path(shared, workspace, p, label):
 
 
 @kernel_part
-def _draw(sample, log_expected_count, shared, workspace, p, n_positives, stream):
-    """Add the sampler's draws for line p to its positives; return the number of candidates."""
+def _select_draws(sample, log_expected_count, shared, workspace, p, n_positives, stream):
+    """Add the sampler's draws for term p to its positives; return the number of candidates."""
     plan = shared.plan
     rows = workspace.rows
     batch = workspace.batch
@@ -288,7 +290,7 @@ def _draw(sample, log_expected_count, shared, workspace, p, n_positives, stream)
 
 @kernel_part
 def add_draws(workspace, p, n_present, n_drawn, counts_present, plan):
-    """Add the drawn rows to the n_present candidates of line p, each row once; return the number
+    """Add the drawn rows to the n_present candidates of term p, each row once; return the number
     of candidates.
 
     counts_present  whether a draw of a row that is present counts; else it is dropped
@@ -321,12 +323,12 @@ def add_draws(workspace, p, n_present, n_drawn, counts_present, plan):
 
 
 @kernel_part
-def fill_up(shared, workspace, n_lines, width, decay_clock):
-    """Pad lines with fewer candidates than `width`, and apply pending weight decay to the
+def pad_and_decay(shared, workspace, n_terms, width, decay_clock):
+    """Pad terms with fewer candidates than `width`, and apply pending weight decay to the
     candidates.
     """
     batch = workspace.batch
-    for p in range(n_lines):
+    for p in range(n_terms):
         for c in range(workspace.n_candidates[p], width):
             set_negative(batch, p, c, 0)
             batch.z[p, c] = 0
@@ -340,21 +342,21 @@ def fill_up(shared, workspace, n_lines, width, decay_clock):
 
 
 @kernel_part
-def score_candidates(shared, workspace, chosen, first_line, last_line):
-    """Write the score of every candidate of some lines, and its score gain if the objective uses
+def score_candidates(shared, workspace, chosen, first_term, last_term):
+    """Write the score of every candidate of some terms, and its score gain if the objective uses
     it.
     """
     plan = shared.plan
     batch = workspace.batch
     table = shared.outputs.rows
-    for p in range(first_line, last_line):
+    for p in range(first_term, last_term):
         e = workspace.example[p]
         n = workspace.n_candidates[p]
         if plan.has_h:
             for c in range(n):
-                if c + AHEAD < n:
+                if c + PREFETCH_DISTANCE < n:
                     for d in range(0, table.shape[1], SIMD_WIDTH):
-                        prefetch(table, int64(workspace.rows[p, c + AHEAD]), d)
+                        prefetch(table, int64(workspace.rows[p, c + PREFETCH_DISTANCE]), d)
                 batch.z[p, c] = dot(workspace.h, e, table, int64(workspace.rows[p, c]))
             if plan.uses_score_gain:
                 batch.score_gain[p, :n] = dot(workspace.h, e, workspace.h, e)
@@ -364,7 +366,7 @@ def score_candidates(shared, workspace, chosen, first_line, last_line):
 
 @kernel_part
 def _score_by_features(shared, workspace, p, i):
-    """Write the scores of line p, of example i, which has sparse features."""
+    """Write the scores of term p, of example i, which has sparse features."""
     plan = shared.plan
     examples = shared.examples
     batch = workspace.batch
@@ -386,20 +388,20 @@ def _score_by_features(shared, workspace, p, i):
 
 
 @kernel_part
-def apply_coefficients(shared, workspace, chosen, first_line, last_line, scale, rate):
-    """Add to h_gradient, then update the output rows, along the coefficients of some lines; return
+def apply_coefficients(shared, workspace, chosen, first_term, last_term, scale, rate):
+    """Add to h_gradient, then update the output rows, along the coefficients of some terms; return
     the number of rows in groups.touched.
     """
-    gradient_of_h(shared, workspace, first_line, last_line, scale)
-    return descend_outputs(shared, workspace, chosen, first_line, last_line, scale, rate)
+    gradient_of_h(shared, workspace, first_term, last_term, scale)
+    return descend_outputs(shared, workspace, chosen, first_term, last_term, scale, rate)
 
 
 @kernel_part
-def gradient_of_h(shared, workspace, first_line, last_line, scale):
-    """Add the gradients of some lines to h_gradient, before these update any row."""
+def gradient_of_h(shared, workspace, first_term, last_term, scale):
+    """Add the gradients of some terms to h_gradient, before these update any row."""
     if not shared.plan.has_hidden:
         return
-    for p in range(first_line, last_line):
+    for p in range(first_term, last_term):
         e = workspace.example[p]
         for c in range(workspace.n_candidates[p]):
             coefficient = workspace.batch.z[p, c]
@@ -409,16 +411,18 @@ def gradient_of_h(shared, workspace, first_line, last_line, scale):
 
 
 @kernel_part
-def descend_outputs(shared, workspace, chosen, first_line, last_line, scale, rate):
-    """Update each output row that has coefficients in some lines: groups.touched[:n]; return n."""
+def descend_outputs(shared, workspace, chosen, first_term, last_term, scale, rate):
+    """Update each output row that has coefficients in some terms: groups.touched[:n]; return n."""
     plan = shared.plan
     groups = workspace.groups
     z = workspace.batch.z
     n_touched = 0
-    for p in range(first_line, last_line):
+    for p in range(first_term, last_term):
         for c in range(workspace.n_candidates[p]):
             if z[p, c] != 0:
-                n_touched = put(groups, int64(workspace.rows[p, c]), p * z.shape[1] + c, n_touched)
+                n_touched = add_entry(
+                    groups, int64(workspace.rows[p, c]), p * z.shape[1] + c, n_touched
+                )
     for t in range(n_touched):
         row = int64(groups.touched[t])
         if plan.has_h:
@@ -428,7 +432,7 @@ def descend_outputs(shared, workspace, chosen, first_line, last_line, scale, rat
             step_of_row(shared, workspace, chosen, row, rate)
             if shared.optimizer.max_norm > 0:
                 shorten(shared.outputs, row, plan.n_inputs, shared.optimizer.max_norm)
-        groups.first[row] = -1
+        groups.first_entry[row] = -1
     return n_touched
 
 
@@ -438,7 +442,7 @@ def _step_along_h(shared, workspace, row, scale, rate):
     g = workspace.gradient
     z = workspace.batch.z
     clear(g, 0, g.shape[1])
-    entry = workspace.groups.first[row]
+    entry = workspace.groups.first_entry[row]
     while entry >= 0:
         p = entry // z.shape[1]
         add_to_row(g, 0, scale * z[p, entry % z.shape[1]], workspace.h, workspace.example[p])
@@ -455,7 +459,7 @@ def _add_gradient(shared, workspace, chosen, row, scale):
     z = workspace.batch.z
     examples = shared.examples
     plan = shared.plan
-    entry = workspace.groups.first[row]
+    entry = workspace.groups.first_entry[row]
     while entry >= 0:
         p = entry // z.shape[1]
         x = scale * z[p, entry % z.shape[1]]

@@ -59,22 +59,22 @@ def set_node(batch, e, k, n_ones, n_zeros):
 
 
 class Entries(NamedTuple):
-    """label and sample_count of lines whose candidates are all rows: 0 and `negative`, except for
+    """label and sample_count of terms whose candidates are all rows: 0 and `negative`, except for
     the positives.
     """
 
-    example: ndarray  # int64 (n_lines,): the example of a line
-    negative: ndarray  # float (n_lines,)
-    line: ndarray  # int64 (n_positives,)
+    example: ndarray  # int64 (n_terms,): the example of a term
+    negative: ndarray  # float (n_terms,)
+    term: ndarray  # int64 (n_positives,)
     row: ndarray  # int (n_positives,)
     sample_count: ndarray  # float (n_positives,)
 
     def write(self, label: ndarray, sample_count: ndarray) -> None:
-        """Overwrite two matrices, (n_lines, n_rows)."""
+        """Overwrite two matrices, (n_terms, n_rows)."""
         label[:] = 0
-        label[self.line, self.row] = 1
+        label[self.term, self.row] = 1
         sample_count[:] = self.negative[:, None]
-        sample_count[self.line, self.row] = self.sample_count
+        sample_count[self.term, self.row] = self.sample_count
 
 
 def entries_among_all_rows(
@@ -83,15 +83,15 @@ def entries_among_all_rows(
     """The entries of examples with n_positives, int64 (n,); `rows` are the positives of all, one
     example after another.
 
-    With SINGLE positives each positive has a line, else each example.
+    With SINGLE positives each positive has a term, else each example.
     """
     examples = np.arange(len(n_positives))
     example_of_positive = np.repeat(examples, n_positives)
     if positives == SINGLE:
-        line = np.arange(len(rows))
+        term = np.arange(len(rows))
         negative = np.ones(len(rows))
         sample_count = negative * keeps_accidental_hits
-        return Entries(example_of_positive, negative, line, rows, sample_count)
+        return Entries(example_of_positive, negative, term, rows, sample_count)
     count = n_positives if positives == SUMMED else np.minimum(n_positives, 1)
     negative = count.astype(np.float64)
     sample_count = negative[example_of_positive] * keeps_accidental_hits

@@ -31,7 +31,7 @@ class TrainingSettings(Settings):
     sampler: str | None = param(
         None,
         "how the candidates of an example are chosen; "
-        + ", ".join(f"`{name}`: {each.meaning}" for name, each in SAMPLERS.imported().items())
+        + ", ".join(f"`{name}`: {sampler.meaning}" for name, sampler in SAMPLERS.imported().items())
         + "; by default the objective's first",
         choices=SAMPLERS.names(),
         parse=usable_sampler,

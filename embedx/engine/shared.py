@@ -44,7 +44,8 @@ class Plan(NamedTuple):
     uses_score_gain: bool
     uniforms_width: int
     one_label: bool  # an example is trained on one of its labels, drawn anew at each visit
-    in_turn: bool  # proximal: the lines of a minibatch take their steps one after another
+    # The terms of a minibatch take their steps one after another.
+    is_proximal: bool
     batch_size: int
     # Coefficients are multiplied by sum_over / the number of examples in the step.
     sum_over: float
@@ -91,7 +92,7 @@ class Chunk(NamedTuple):
 class Groups(NamedTuple):
     """The entries of a step grouped by row: a linked list for each row."""
 
-    first: ndarray  # int64 (n_rows,): the first entry of a row, -1 for none
+    first_entry: ndarray  # int64 (n_rows,): the first entry of a row, -1 for none
     next_entry: ndarray  # int64 (n_entries,): the next entry of the same row, -1 at the end
     touched: ndarray  # int32 (n_entries,): the rows that have entries
 
@@ -103,13 +104,13 @@ def new_groups(n_rows: int, n_entries: int) -> Groups:
 
 
 @kernel_part
-def put(groups, row, entry, n_touched):
+def add_entry(groups, row, entry, n_touched):
     """Add an entry to a row; return the number of rows with entries."""
-    if groups.first[row] < 0:
+    if groups.first_entry[row] < 0:
         groups.touched[n_touched] = row
         n_touched += 1
-    groups.next_entry[entry] = groups.first[row]
-    groups.first[row] = entry
+    groups.next_entry[entry] = groups.first_entry[row]
+    groups.first_entry[row] = entry
     return n_touched
 
 
@@ -188,19 +189,19 @@ def backward(shared, workspace, chosen, h, h_gradient, rate):
         if plan.by_distance:
             gradient_by_input(h, h_gradient, e, plan.n_inputs)
         for f in range(examples.offsets[chosen[e]], examples.offsets[chosen[e] + 1]):
-            n_touched = put(groups, int64(examples.columns[f]), n_values, n_touched)
+            n_touched = add_entry(groups, int64(examples.columns[f]), n_values, n_touched)
             workspace.value[n_values] = examples.values[f]
             workspace.example[n_values] = e
             n_values += 1
     for t in range(n_touched):
         row = int64(groups.touched[t])
         clear(g, 0, g.shape[1])
-        entry = groups.first[row]
+        entry = groups.first_entry[row]
         while entry >= 0:
             add_to_row(g, 0, workspace.value[entry], h_gradient, int64(workspace.example[entry]))
             entry = groups.next_entry[entry]
         descend_row(shared.hidden, row, g, 0, plan.n_inputs, shared.optimizer, rate)
-        groups.first[row] = -1
+        groups.first_entry[row] = -1
 
 
 @kernel_part

@@ -256,20 +256,27 @@ def train_chunk(coefficients, sample, log_expected_count, shared, workspace, chu
 
 @kernel
 def train_chunk_retrieved(
-    coefficients, sample, log_expected_count, shared, retrieval, workspace, finding, chunk
+    coefficients, sample, log_expected_count, shared, retrieval, workspace, search_workspace, chunk
 ):
     """`train_chunk` with candidates that `retrieval`, a `Retrieval`, finds.
 
-    `finding` is the worker's `RetrievalWorkspace`.
+    `search_workspace` is the worker's `RetrievalWorkspace`.
     """
     return _train_blocks(
-        coefficients, sample, log_expected_count, shared, workspace, chunk, retrieval, finding
+        coefficients,
+        sample,
+        log_expected_count,
+        shared,
+        workspace,
+        chunk,
+        retrieval,
+        search_workspace,
     )
 
 
 @kernel_part
 def _train_blocks(
-    coefficients, sample, log_expected_count, shared, workspace, chunk, retrieval, finding
+    coefficients, sample, log_expected_count, shared, workspace, chunk, retrieval, search_workspace
 ):
     """Train the blocks of a chunk; while one is trained, the next one is prefetched."""
     n_seen = start_chunk(shared, workspace, chunk)
@@ -283,7 +290,7 @@ def _train_blocks(
         plan_block(sample, shared, workspace, next_block, chunk.noise_key)
         if retrieval is not None and next_block.sizes[N_CERTAIN] > 0:
             add_candidates(
-                sample, shared, retrieval, workspace, finding, next_block, chunk.noise_key
+                sample, shared, retrieval, workspace, search_workspace, next_block, chunk.noise_key
             )
         if shared.plan.candidates != ALL:
             prefetch_block(shared.tables, next_block)

@@ -44,7 +44,8 @@ from embedx.search.index import Index
 from embedx.search.query import QueryWorkspace, find_candidates, new_query_workspace
 from embedx.search.spec import SearchSpec
 
-AHEAD = 8  # number of candidates whose rows are prefetched
+# Rows are prefetched this many candidates before they are scored.
+PREFETCH_DISTANCE = 8
 NEVER = -1
 
 
@@ -53,7 +54,7 @@ class FoundRows(NamedTuple):
     another thread reads them.
     """
 
-    rows: ndarray  # int32 (n_words, found): the rows with the highest scores
+    rows: ndarray  # int32 (n_words, n_found): the rows with the highest scores
     n: ndarray  # int32 (n_words,): the number of rows found
     # int32 (n_words,): uses of the word as an input since its rows were found; NEVER before
     uses: ndarray
@@ -65,38 +66,40 @@ class Retrieval(NamedTuple):
 
     row_index: Index
     search: SearchSpec
-    found: FoundRows
+    found_rows: FoundRows
     refresh: int  # uses of a word as an input after which its rows are searched again
 
 
 @by_address
 class RetrievalWorkspace(NamedTuple):
-    """A worker's buffers for finding rows."""
+    """A worker's buffers for search_workspace rows."""
 
     query: QueryWorkspace
     candidates: ndarray  # int32 (1, max candidates): the results of a search
-    scores: ndarray  # float32 (1, found): the best scores so far
+    scores: ndarray  # float32 (1, n_found): the best scores so far
     joined: ndarray  # int64 (n_rows, 2): the last block that a row joined, and its column there
     clock: ndarray  # int64 (1,): number of blocks so far
     vector: ndarray  # float32 (1, stride): the vector of a word
 
 
-def new_found_rows(n_words: int, found: int) -> FoundRows:
+def new_found_rows(n_words: int, n_found: int) -> FoundRows:
     """`FoundRows` before any search."""
     return FoundRows(
-        np.zeros((n_words, found), int32), np.zeros(n_words, int32), np.full(n_words, NEVER, int32)
+        np.zeros((n_words, n_found), int32),
+        np.zeros(n_words, int32),
+        np.full(n_words, NEVER, int32),
     )
 
 
 def new_retrieval_workspace(
-    n_rows: int, found: int, search: SearchSpec, dim: int
+    n_rows: int, n_found: int, search: SearchSpec, dim: int
 ) -> RetrievalWorkspace:
     """Buffers for a worker; word vectors have `dim` numbers."""
     n_candidates = min(search.blocks * search.max_candidates, n_rows)
     return RetrievalWorkspace(
         new_query_workspace(n_rows, search),
         np.zeros((1, n_candidates), int32),
-        np.zeros((1, found), np.float32),
+        np.zeros((1, n_found), np.float32),
         np.zeros((n_rows, 2), int64),
         np.zeros(1, int64),
         aligned_zeros(1, dim),
@@ -104,11 +107,11 @@ def new_retrieval_workspace(
 
 
 @kernel_part
-def add_candidates(sample, shared, retrieval, workspace, finding, block, noise_key):
+def add_candidates(sample, shared, retrieval, workspace, search_workspace, block, noise_key):
     """Append the rows found for a planned block's inputs to its centres, then `plan.n_draws` draws,
     the tail, as its noise.
     """
-    _add_found(shared.tables, retrieval, finding, block)
+    _add_found(shared.tables, retrieval, search_workspace, block)
     first = workspace.cursor[N_DRAWN]
     sampling = workspace.sampling
     n_drawn = sample(
@@ -120,81 +123,83 @@ def add_candidates(sample, shared, retrieval, workspace, finding, block, noise_k
         NONE_EXCLUDED,
         sampling,
     )
-    _add_tail(sampling.rows, n_drawn, finding, block)
+    _add_tail(sampling.rows, n_drawn, search_workspace, block)
     workspace.cursor[N_DRAWN] += n_drawn
 
 
 @kernel_part
-def _join(row, n, finding, block):
+def _join(row, n, search_workspace, block):
     """Make `row` candidate n of the block, unless it has joined the block before; return the number
     of candidates.
     """
-    if finding.joined[row, 0] != finding.clock[0]:
-        finding.joined[row, 0] = finding.clock[0]
-        finding.joined[row, 1] = n
+    if search_workspace.joined[row, 0] != search_workspace.clock[0]:
+        search_workspace.joined[row, 0] = search_workspace.clock[0]
+        search_workspace.joined[row, 1] = n
         block.candidates[n] = row
         n += 1
     return n
 
 
 @kernel_part
-def _add_found(tables, retrieval, finding, block):
+def _add_found(tables, retrieval, search_workspace, block):
     """Append the rows found for the inputs of a block to its centres."""
-    finding.clock[0] += 1
-    found = retrieval.found
+    search_workspace.clock[0] += 1
+    found_rows = retrieval.found_rows
     n = 0
     for k in range(block.sizes[N_CERTAIN]):
-        n = _join(int64(block.candidates[k]), n, finding, block)
+        n = _join(int64(block.candidates[k]), n, search_workspace, block)
     for j in range(block.sizes[N_INPUTS]):
         if block.n_uses[j] > 0:
             word = int64(block.inputs[j])
-            if found.uses[word] == NEVER or found.uses[word] >= retrieval.refresh:
-                fetch_word(tables.inputs.rows, tables.parts, word, finding.vector, 0, -1)
-                _find_best(retrieval, finding, tables.outputs.rows, word)
-            found.uses[word] += 1
-            for k in range(found.n[word]):
-                n = _join(int64(found.rows[word, k]), n, finding, block)
+            if found_rows.uses[word] == NEVER or found_rows.uses[word] >= retrieval.refresh:
+                fetch_word(tables.inputs.rows, tables.parts, word, search_workspace.vector, 0, -1)
+                _find_best(retrieval, search_workspace, tables.outputs.rows, word)
+            found_rows.uses[word] += 1
+            for k in range(found_rows.n[word]):
+                n = _join(int64(found_rows.rows[word, k]), n, search_workspace, block)
     block.sizes[N_CERTAIN] = n
 
 
 @kernel_part
-def _add_tail(rows, n_drawn, finding, block):
+def _add_tail(rows, n_drawn, search_workspace, block):
     """Count the draws of the rows that are not certain; those that are count once."""
     n = n_certain = block.sizes[N_CERTAIN]
     clear(block.drawn, 0, round_up_to_padding(n_certain + n_drawn))
     block.drawn[0, :n_certain] = 1
     for d in range(n_drawn):
         row = int64(rows[d])
-        n = _join(row, n, finding, block)
-        if finding.joined[row, 1] >= n_certain:
-            block.drawn[0, finding.joined[row, 1]] += ONE
+        n = _join(row, n, search_workspace, block)
+        if search_workspace.joined[row, 1] >= n_certain:
+            block.drawn[0, search_workspace.joined[row, 1]] += ONE
     block.sizes[N_NOISE] = n - n_certain
 
 
 @kernel
-def _find_best(retrieval, finding, outputs, word):
-    """Search rows for a word with vector finding.vector[0], and store those with the highest
-    scores, the best first.
+def _find_best(retrieval, search_workspace, outputs, word):
+    """Search rows for a word whose vector is in the workspace; store those with the highest scores,
+    the best first.
     """
-    found = retrieval.found
-    candidates = finding.candidates
+    found_rows = retrieval.found_rows
+    candidates = search_workspace.candidates
     n_candidates = find_candidates(
         retrieval.row_index,
         retrieval.search,
-        finding.vector,
+        search_workspace.vector,
         int64(0),
         candidates,
         0,
         0,
         candidates.shape[1],
-        finding.query,
+        search_workspace.query,
     )
     n = 0
     for k in range(n_candidates):
-        if k + AHEAD < n_candidates:
+        if k + PREFETCH_DISTANCE < n_candidates:
             for d in range(0, outputs.shape[1], SIMD_WIDTH):
-                prefetch(outputs, int64(candidates[0, k + AHEAD]), d)
-        score = dot(finding.vector, int64(0), outputs, int64(candidates[0, k]))
-        n = insert(score, candidates[0, k], finding.scores, found.rows[word : word + 1], 0, n)
-    found.n[word] = n
-    found.uses[word] = 0
+                prefetch(outputs, int64(candidates[0, k + PREFETCH_DISTANCE]), d)
+        score = dot(search_workspace.vector, int64(0), outputs, int64(candidates[0, k]))
+        n = insert(
+            score, candidates[0, k], search_workspace.scores, found_rows.rows[word : word + 1], 0, n
+        )
+    found_rows.n[word] = n
+    found_rows.uses[word] = 0

@@ -66,7 +66,7 @@ def new_sparse_table(slots: Csr, n_rows: int, optimizer: UpdateRule) -> Table:
 
 def flat(table: Table) -> Table:
     """A view of a table with all its numbers in one row."""
-    state = table.state.reshape(1, -1) if table.state_of == PER_COORDINATE else table.state
+    state = table.state.reshape(1, -1) if table.keeps == PER_COORDINATE else table.state
     return table._replace(rows=table.rows.reshape(1, -1), state=state)
 
 
@@ -163,7 +163,7 @@ def step_of_row(shared, workspace, chosen, row, rate):
     steps = workspace.slot_steps
     optimizer = shared.optimizer
     n = _collect(shared, workspace, chosen, row)
-    if table.state_of == PER_ROW:
+    if table.keeps == PER_ROW:
         square = ZERO
         for k in range(n):
             square += steps.gradient[0, k] * steps.gradient[0, k]
@@ -186,7 +186,7 @@ def _collect(shared, workspace, chosen, row):
         n = _collect_one(steps, begin + n_slots, g, plan.dim - 1, n)
     groups = workspace.groups
     width = workspace.batch.z.shape[1]
-    entry = groups.first[row]
+    entry = groups.first_entry[row]
     while entry >= 0:
         i = chosen[workspace.example[entry // width]]
         n_values += examples.offsets[i + 1] - examples.offsets[i]
@@ -195,7 +195,7 @@ def _collect(shared, workspace, chosen, row):
     if not looks_up_features:
         for at in range(begin, begin + n_slots):
             n = _collect_one(steps, at, g, int64(shared.slots.indices[at]), n)
-    entry = groups.first[row]
+    entry = groups.first_entry[row]
     while entry >= 0:
         i = chosen[workspace.example[entry // width]]
         for f in range(examples.offsets[i], examples.offsets[i + 1]):

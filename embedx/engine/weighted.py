@@ -19,8 +19,8 @@ def weight_of(weights, i):
 
 
 @kernel_part
-def lines_of(batch, first, last):
-    """The lines first:last of a batch, a view."""
+def terms_of(batch, first, last):
+    """The terms first:last of a batch, a view."""
     return Batch(
         batch.z[first:last],
         batch.label[first:last],
@@ -37,33 +37,33 @@ def lines_of(batch, first, last):
 def weighted_coefficients(
     coefficients, weights, batch, state, constants, first, last, n_candidates, lr
 ):
-    """Summed loss of the lines first:last; overwrites their scores by coefficients.
+    """Summed loss of the terms first:last; overwrites their scores by coefficients.
 
-    `batch.key` is the example of a line. With weights, lines are passed to the objective one by
+    `batch.key` is the example of a term. With weights, terms are passed to the objective one by
     one, because it returns only the sum of their losses.
     """
     if weights.size == 0:
-        lines = lines_of(batch, first, last)
-        return coefficients(lines, state, constants, last - first, n_candidates, lr)
+        terms = terms_of(batch, first, last)
+        return coefficients(terms, state, constants, last - first, n_candidates, lr)
     loss = 0.0
     for p in range(first, last):
         weight = weights[batch.key[p]]
-        line = lines_of(batch, p, p + 1)
-        loss += weight * coefficients(line, state, constants, 1, n_candidates, lr * weight)
-        multiply_line(batch.z, p, n_candidates, weight)
+        term = terms_of(batch, p, p + 1)
+        loss += weight * coefficients(term, state, constants, 1, n_candidates, lr * weight)
+        multiply_term(batch.z, p, n_candidates, weight)
     return loss
 
 
 @kernel_part
-def multiply_line(z, p, n_candidates, weight):
-    """Multiply the coefficients of line p by the weight of its example."""
+def multiply_term(z, p, n_candidates, weight):
+    """Multiply the coefficients of term p by the weight of its example."""
     for c in range(n_candidates):
         z[p, c] *= weight
 
 
 @kernel
-def weighted_batch(coefficients, weights, batch, state, constants, n_lines, n_candidates, lr):
-    """`coefficients` of all lines of a batch, weighted; callable from Python."""
+def weighted_batch(coefficients, weights, batch, state, constants, n_terms, n_candidates, lr):
+    """`coefficients` of all terms of a batch, weighted; callable from Python."""
     return weighted_coefficients(
-        coefficients, weights, batch, state, constants, 0, n_lines, n_candidates, lr
+        coefficients, weights, batch, state, constants, 0, n_terms, n_candidates, lr
     )

@@ -62,7 +62,7 @@ class GraphSettings(Settings):
             by_types = ("goes by types, not by ", Setting("p"), " and ", Setting("q"))
             raise InapplicableError("metapath", None, by_types, "leave these out")
         if self.metapath is not None:
-            pattern = [each.strip() for each in self.metapath.split(",")]
+            pattern = [node_type.strip() for node_type in self.metapath.split(",")]
             if len(pattern) < 2 or not all(pattern) or pattern[0] != pattern[-1]:
                 wanted = (
                     "two types or more, the last one the first again, such as author,paper,author"

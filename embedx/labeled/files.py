@@ -26,7 +26,7 @@ from embedx.text.opening import BLOCK_BYTES
 from embedx.text.read_ahead import ReadAhead
 from embedx.text.recipes import recipe_names
 from embedx.text.sources import (
-    ROWS,
+    LABELLED_ROWS,
     STANDARD_INPUT,
     Source,
     find_sources,
@@ -51,8 +51,8 @@ def source_of(name: str) -> Source:
     """The one file, URL, recipe or standard input of that name; `EmbedxError` if it is none."""
     if name == STANDARD_INPUT or is_url(name):
         if is_url(name):
-            return Source(public_url(name), ROWS, url_fingerprint(name), location=name)
-        return Source(name, ROWS, None)
+            return Source(public_url(name), LABELLED_ROWS, url_fingerprint(name), location=name)
+        return Source(name, LABELLED_ROWS, None)
     if os.path.isdir(name):
         raise DataError(name, None, "a directory", "name the one file that holds the rows")
     path = name
@@ -73,7 +73,7 @@ def source_of(name: str) -> Source:
         problem = f"cannot be opened ({error.strerror})"
         raise DataError(path, None, problem, "check the name and your permissions") from error
     # a pipe, as in <(zcat ...), is read once
-    return Source(path, ROWS, {"size": size} if os.path.isfile(path) else None)
+    return Source(path, LABELLED_ROWS, {"size": size} if os.path.isfile(path) else None)
 
 
 def sources_of(names: Sequence[str]) -> list[Source]:

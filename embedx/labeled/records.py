@@ -23,7 +23,7 @@ from embedx.labeled.tables.rows import OpenTable, read_table
 from embedx.labeled.tables.settings import TableSettings
 from embedx.labeled.words import KnownTextFeatures
 from embedx.runtime.progress import SILENT
-from embedx.text.sources import ROWS, Source
+from embedx.text.sources import LABELLED_ROWS, Source
 
 # Of the rows, in messages.
 NAME = "X"
@@ -194,7 +194,7 @@ def read_records(
     records: Iterator[dict[str, Any]], schema: DataSchema, table: TableSettings
 ) -> FileRows:
     """Records as the same rows of a file are read, with their labels if they have any."""
-    files = LabelledFiles([Source(NAME, ROWS, None)], SILENT)
+    files = LabelledFiles([Source(NAME, LABELLED_ROWS, None)], SILENT)
     opened = OpenTable(enumerate(records, 1))
     return read_table(files, ReadOptions(trained=schema, table=table), lambda _: opened)
 

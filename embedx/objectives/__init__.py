@@ -115,8 +115,12 @@ def _missing(complaint: str | None, origin: Any) -> tuple[str, str]:
 
 def check_applies(given: Options, objective: str) -> None:
     """Raise `EmbedxError` for a given setting that only other objectives have."""
-    for name in set(given) - set(samplers.own_options(given)):
-        takers = [other for other, each in OBJECTIVES.items() if name in settings_of(each.Settings)]
+    for name in set(given) - set(samplers.options_of_samplers(given)):
+        takers = [
+            taker
+            for taker, objective_class in OBJECTIVES.items()
+            if name in settings_of(objective_class.Settings)
+        ]
         if takers and objective not in takers:
             problem = ("does not apply to ", Setting("objective", objective))
             raise InapplicableError(name, None, problem, f"taken by {', '.join(takers)}")

@@ -51,12 +51,12 @@ def margin(batch, e, n, mu):
 
 
 @kernel_part
-def matters(z, label, sample_count, threshold):
+def any_matters(z, label, sample_count, threshold):
     """Whether any of these candidates is a positive, or a negative above the threshold."""
-    found = ZERO
+    weight = ZERO
     for k in range(len(z)):
-        found += label[k] + sample_count[k] * (ONE if z[k] > threshold else ZERO)
-    return found > 0
+        weight += label[k] + sample_count[k] * (ONE if z[k] > threshold else ZERO)
+    return weight > 0
 
 
 @kernel_part
@@ -69,7 +69,7 @@ def ends(batch, e, n):
     weight, n_positives = ZERO, ZERO
     for first in range(0, n, BLOCK):
         some = slice(first, min(first + BLOCK, n))
-        if matters(z[e, some], label[e, some], sample_count[e, some], best):
+        if any_matters(z[e, some], label[e, some], sample_count[e, some], best):
             for k in range(some.start, some.stop):
                 if label[e, k] > 0:
                     # NaN is kept, so that a diverged run is noticed.
@@ -89,7 +89,7 @@ def distances(batch, e, n, best, worst, mu):
     z, label, sample_count = batch.z, batch.label, batch.sample_count
     for first in range(0, n, BLOCK):
         some = slice(first, min(first + BLOCK, n))
-        if matters(z[e, some], label[e, some], sample_count[e, some], best - mu):
+        if any_matters(z[e, some], label[e, some], sample_count[e, some], best - mu):
             measure(z[e, some], label[e, some], sample_count[e, some], best, worst, mu)
         else:
             z[e, some] = ONE

@@ -27,12 +27,14 @@ OPTIMIZERS: dict[str, type[Optimizer]] = registry.load(__name__, REGISTRY)
 
 def keeping(what: str | None) -> list[type[Optimizer]]:
     """The optimizers whose state is "stateless", "per_coordinate" or "per_row"."""
-    return [each for each in OPTIMIZERS.values() if each.keeps == what]
+    return [optimizer for optimizer in OPTIMIZERS.values() if optimizer.keeps == what]
 
 
 def taken_by(*commands: str) -> tuple[str, ...]:
     """The names of the optimizers that any of these commands offers."""
-    return tuple(name for name, each in OPTIMIZERS.items() if set(commands) & set(each.commands))
+    return tuple(
+        name for name, optimizer in OPTIMIZERS.items() if set(commands) & set(optimizer.commands)
+    )
 
 
 def find(name: str, command: str) -> type[Optimizer]:
@@ -43,7 +45,7 @@ def find(name: str, command: str) -> type[Optimizer]:
         taken = taken_by(command)
         raise SettingError("optimizer", name, "no such optimizer", choice(name, taken))
     if command not in OPTIMIZERS[name].commands:
-        others = " and ".join(f"`embedx {each}`" for each in OPTIMIZERS[name].commands)
+        others = " and ".join(f"`embedx {other}`" for other in OPTIMIZERS[name].commands)
         remedy = f"`embedx {command}` takes {', '.join(taken_by(command))}"
         raise InapplicableError("optimizer", name, f"is for {others}", remedy)
     return OPTIMIZERS[name]
@@ -57,9 +59,9 @@ def meanings(*commands: str) -> str:
 def usual_rates(command: str) -> str:
     """The default learning rates of a command's optimizers, for a help text."""
     return ", ".join(
-        f"{each.rates[command]:g} for {name}"
-        for name, each in OPTIMIZERS.items()
-        if command in each.rates
+        f"{optimizer.rates[command]:g} for {name}"
+        for name, optimizer in OPTIMIZERS.items()
+        if command in optimizer.rates
     )
 
 
@@ -84,7 +86,7 @@ def update_rule(
         "per_row": PER_ROW,
     }[optimizer.keeps]
     return UpdateRule(
-        kind=keeping(optimizer.keeps).index(optimizer),
+        number=keeping(optimizer.keeps).index(optimizer),
         keeps=keeps,
         is_ema=optimizer.is_ema,
         decays_at_zero=optimizer.decays_at_zero,

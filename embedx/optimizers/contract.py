@@ -57,7 +57,7 @@ class Optimizer:
 class UpdateRule(NamedTuple):
     """An optimizer as plain numbers for kernels; made by `embedx.optimizers.update_rule`."""
 
-    kind: int  # its index among the optimizers of the registry with the same `keeps`
+    number: int  # its place among the optimizers of the registry with the same `keeps`
     keeps: int  # STATELESS, PER_COORDINATE or PER_ROW
     is_ema: bool
     decays_at_zero: bool
@@ -82,7 +82,7 @@ class Table(NamedTuple):
     state: ndarray  # the optimizer's, float32 (n, stride), (n, 1) or (0, stride)
     # float64 (n,): the decay clock when weight decay was last applied to a row; (0,) without decay
     decay_clock: ndarray
-    state_of: int  # STATELESS, PER_COORDINATE or PER_ROW
+    keeps: int  # the optimizer's: STATELESS, PER_COORDINATE or PER_ROW
     # uint8 (n,): 1 for rows that skip-gram does not update; (0,) if there are none
     frozen: ndarray = NO_FLAGS
 

@@ -7,7 +7,7 @@ Hsieh, Chang, Lin, Keerthi & Sundararajan 2008, as in liblinear and label-tree t
     w -= (alpha_i - alpha_i') y_i x_i
 For objectives with `dual_steps` the step has a closed form. Every step lowers the dual, so there is
 no learning rate; `--epochs` is the maximum number of passes. Keeps a number per example and label
-while a tile of 32 labels is trained (embedx.engine.tiles): it requires sparse weights.
+while a tile of 32 labels is trained (embedx.engine.sparse_tiles): it requires sparse weights.
 """
 
 from embedx.optimizers.contract import LABELS, Optimizer

@@ -60,12 +60,12 @@ def decay_all(table: Table, n: int, optimizer: UpdateRule, decay_clock: float) -
 @kernel_part
 def _apply(table, row, n, optimizer, due):
     """Apply weight decay to rows[row, :n], for `due` on the decay clock."""
-    if table.state_of == PER_COORDINATE:
-        _decay_numbers(optimizer.kind, table, row, n, optimizer, due)
+    if table.keeps == PER_COORDINATE:
+        _decay_coordinates(optimizer.number, table, row, n, optimizer, due)
     else:
         factor = float32(math.exp(-due))
-        if table.state_of == PER_ROW:
-            factor = _row_factor(optimizer.kind, table.state[row, 0], optimizer, due)
+        if table.keeps == PER_ROW:
+            factor = _row_factor(optimizer.number, table.state[row, 0], optimizer, due)
         for d in range(n):
             table.rows[row, d] *= factor
 
@@ -79,7 +79,7 @@ def _factor(accumulate, divisor):
     return factor
 
 
-def _numbers(accumulate, divisor):
+def _coordinates(accumulate, divisor):
     """Weight decay of rows[row, :n], where each coordinate has a state."""
     factor = kernel_part(_factor(accumulate, divisor))
 
@@ -90,7 +90,7 @@ def _numbers(accumulate, divisor):
     return decay
 
 
-_decay_numbers = for_each_keeping("per_coordinate", _numbers)
+_decay_coordinates = for_each_keeping("per_coordinate", _coordinates)
 _row_factor = for_each_keeping("per_row", _factor)
 
 

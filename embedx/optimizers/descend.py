@@ -26,13 +26,13 @@ INFINITE = float32(np.inf)
 
 
 def for_each_keeping(what: str, make: Callable[[Any, Any], Any]) -> Any:
-    """A kernel part `f(optimizer.kind, ...)` that calls make(accumulate, divisor)(...) with the
+    """A kernel part `f(optimizer.number, ...)` that calls make(accumulate, divisor)(...) with the
     functions of that optimizer.
 
     what  "per_coordinate" or "per_row": the state of the optimizers it is for
     """
     return chosen_by_number(
-        [kernel_part(make(each.accumulate, each.divisor)) for each in keeping(what)]
+        [kernel_part(make(optimizer.accumulate, optimizer.divisor)) for optimizer in keeping(what)]
     )
 
 
@@ -45,8 +45,8 @@ def is_frozen(table, row):
 @kernel_part
 def descend_row(table, row, gradient, r, n, optimizer, rate):
     """Update rows[row, :n] along -gradient[r, :n], in whole vectors: gradients beyond n are 0."""
-    if table.state_of == PER_COORDINATE:
-        _descend_numbers(optimizer.kind, table, row, 0, gradient, r, 0, n, rate)
+    if table.keeps == PER_COORDINATE:
+        _descend_coordinates(optimizer.number, table, row, 0, gradient, r, 0, n, rate)
     else:
         descend_row_within(table, row, gradient, r, n, optimizer, rate, INFINITE, INFINITE)
 
@@ -59,15 +59,15 @@ def descend_row_within(table, row, gradient, r, n, optimizer, rate, max_rate, ma
     Where the rate does not adapt, with plain SGD or at the limit of a state, the gradient is
     clipped to `max_gradient`.
     """
-    if table.state_of == PER_ROW or optimizer.max_gradient < INFINITE or max_length < INFINITE:
+    if table.keeps == PER_ROW or optimizer.max_gradient < INFINITE or max_length < INFINITE:
         squares = zeros()
         for d in range(0, n, SIMD_WIDTH):
             g = load(gradient, r, d)
             squares = multiply_add(g, g, squares)
         square = sum_of(squares)
-        if table.state_of == PER_ROW:
+        if table.keeps == PER_ROW:
             rate = row_rate(table, row, square, optimizer, rate)
-        adapts = table.state_of == PER_ROW and table.state[row, 0] < optimizer.limit
+        adapts = table.keeps == PER_ROW and table.state[row, 0] < optimizer.limit
         if not adapts and square > optimizer.max_gradient * optimizer.max_gradient:
             rate *= optimizer.max_gradient / np.sqrt(square)
         if rate * rate * square > max_length * max_length:
@@ -78,14 +78,14 @@ def descend_row_within(table, row, gradient, r, n, optimizer, rate, max_rate, ma
 @kernel_part
 def row_rate(table, row, square, optimizer, rate):
     """Update a row's state by the squared norm of its gradient; return the rate of its step."""
-    return _row_rate(optimizer.kind, table.state, row, square, rate)
+    return _row_rate(optimizer.number, table.state, row, square, rate)
 
 
 @kernel_part
 def row_divisor(table, row, optimizer):
     """The divisor of a row's rate at its last step; 1 unless the optimizer has a state per row."""
     return (
-        row_state_divisor(optimizer.kind, table.state[row, 0]) if table.state_of == PER_ROW else ONE
+        row_state_divisor(optimizer.number, table.state[row, 0]) if table.keeps == PER_ROW else ONE
     )
 
 
@@ -124,9 +124,9 @@ def descend_columns(table, begin, gradient, n_touched, n, optimizer, rate):
         gradient.is_touched[row] = False
         for d in range(0, n, SIMD_WIDTH):
             if not is_zero(load(g, row, d)):
-                if table.state_of == PER_COORDINATE:
-                    _descend_numbers(
-                        optimizer.kind, table, row, begin + d, g, row, d, SIMD_WIDTH, rate
+                if table.keeps == PER_COORDINATE:
+                    _descend_coordinates(
+                        optimizer.number, table, row, begin + d, g, row, d, SIMD_WIDTH, rate
                     )
                 else:
                     _add_multiple(table, row, begin + d, g, row, d, SIMD_WIDTH, rate)
@@ -136,8 +136,8 @@ def descend_columns(table, begin, gradient, n_touched, n, optimizer, rate):
 @kernel_part
 def descend_few(table, row, columns, gradient, optimizer, rate):
     """Update the numbers rows[row, columns[k]] along -gradient[row, k]."""
-    if table.state_of == PER_COORDINATE:
-        _descend_few_numbers(optimizer.kind, table, row, columns, gradient, rate)
+    if table.keeps == PER_COORDINATE:
+        _descend_few_coordinates(optimizer.number, table, row, columns, gradient, rate)
     else:
         for k in range(columns.size):
             table.rows[row, columns[k]] -= rate * gradient[row, k]
@@ -155,7 +155,7 @@ def _add_multiple(table, row, begin, gradient, r, at, n, rate):
 # ---- the functions of optimizers
 
 
-def _numbers(accumulate, divisor):
+def _coordinates(accumulate, divisor):
     """The step of adjacent coordinates, each with a state."""
 
     def descend(table, row, begin, gradient, r, at, n, rate):
@@ -170,7 +170,7 @@ def _numbers(accumulate, divisor):
     return descend
 
 
-def _few_numbers(accumulate, divisor):
+def _few_coordinates(accumulate, divisor):
     """The step of coordinates in a few columns, each with a state."""
 
     def descend(table, row, columns, gradient, rate):
@@ -197,9 +197,9 @@ def _rate(accumulate, divisor):
 
 # Each optimizer has a whole loop of its own. With one loop that branches at each step, the compiler
 # would merge the code of several optimizers, and a new one would change the last digits of others.
-_descend_numbers = for_each_keeping("per_coordinate", _numbers)
-_descend_few_numbers = for_each_keeping("per_coordinate", _few_numbers)
-number_divisor = for_each_keeping(
+_descend_coordinates = for_each_keeping("per_coordinate", _coordinates)
+_descend_few_coordinates = for_each_keeping("per_coordinate", _few_coordinates)
+coordinate_divisor = for_each_keeping(
     "per_coordinate", lambda accumulate, divisor: lambda s: divisor(s)
 )
 _row_rate = for_each_keeping("per_row", _rate)

@@ -51,10 +51,10 @@ def first_drawn(names: Iterable[str]) -> str:
     return next(name for name in names if SAMPLERS[name].candidates == "drawn")
 
 
-def own_options(options: Options) -> Record:
+def options_of_samplers(options: Options) -> Record:
     """The options that are settings of some sampler."""
-    own = {setting for each in SAMPLERS.values() for setting in settings_of(each.Settings)}
-    return {name: value for name, value in options.items() if name in own}
+    declared = {name for sampler in SAMPLERS.values() for name in settings_of(sampler.Settings)}
+    return {name: value for name, value in options.items() if name in declared}
 
 
 def make(
@@ -66,17 +66,16 @@ def make(
 
     Raises `EmbedxError` if the options have a setting that only other samplers take.
     """
-    found = SAMPLERS[name]
-    own = settings_of(found.Settings)
+    sampler_class = SAMPLERS[name]
+    own_settings = settings_of(sampler_class.Settings)
     for other in SAMPLERS.values():
         for setting in settings_of(other.Settings):
-            if setting in options and setting not in own:
+            if setting in options and setting not in own_settings:
                 problem = ("does not apply to ", Setting("sampler", name))
                 raise InapplicableError(setting, None, problem, f"taken by {other.name}")
-    return found(
-        found.resolved(found.Settings.from_options(dict(options)), corrected=corrected),
-        replacement=replacement,
-    )
+    settings = sampler_class.Settings.from_options(dict(options))
+    resolved = sampler_class.resolved(settings, corrected=corrected)
+    return sampler_class(resolved, replacement=replacement)
 
 
 def with_warm_up(
@@ -95,10 +94,10 @@ def with_warm_up(
     """
     if SAMPLERS[name].candidates != "retrieved":
         return make(name, options, replacement=replacement, corrected=corrected), None
-    own = settings_of(SAMPLERS[name].Settings)
-    search = make(name, {option: value for option, value in options.items() if option in own})
-    of_draws = {option: value for option, value in options.items() if option not in own}
-    return search, make(first_drawn(taken), of_draws, replacement=replacement, corrected=corrected)
+    of_search = settings_of(SAMPLERS[name].Settings)
+    search = make(name, {option: value for option, value in options.items() if option in of_search})
+    others = {option: value for option, value in options.items() if option not in of_search}
+    return search, make(first_drawn(taken), others, replacement=replacement, corrected=corrected)
 
 
 def prepared(
@@ -119,5 +118,7 @@ def recorded(settings: Options, *, replacement: bool) -> Sampler:
     name = settings.get("sampler") or "all"
     if name not in SAMPLERS:
         raise SettingError("sampler", name, choice(name, SAMPLERS))
-    found = SAMPLERS[name]
-    return found(found.Settings.from_options(dict(settings)), replacement=replacement)
+    sampler_class = SAMPLERS[name]
+    return sampler_class(
+        sampler_class.Settings.from_options(dict(settings)), replacement=replacement
+    )

@@ -171,6 +171,15 @@ class Configuration:
         }
 
 
+def varying_defaults() -> frozenset[str]:
+    """The settings whose defaults depend on the kind of data, the objective or the architecture."""
+    layers: list[Options] = [*DEFAULTS.values()]
+    layers += [encoder.DEFAULTS for encoder in ENCODERS.values()]
+    for objective in objectives.OBJECTIVES.values():
+        layers += [objective.word_defaults, objective.large_text_defaults]
+    return frozenset(name for layer in layers for name in layer)
+
+
 def configure(
     objective: str | None,
     options: Options,
@@ -258,7 +267,7 @@ def configure(
         collapsed=collapsed,
         start=start,
         graph=graph,
-        sampler_options=samplers.own_options(values),
+        sampler_options=samplers.options_of_samplers(values),
         kind=kind,
         is_sized_by_text=is_sized_by_text,
     )

@@ -32,11 +32,12 @@ MEANINGS = {
 TOO_LITTLE = ": TOO LITTLE"
 
 
-def table(found: Record) -> str:
-    """What `check` found, for people: a line for each fact, with its name before a tab."""
-    text, own = found["text"], found["training"]
+def table(report: Record) -> str:
+    """The report of `check` for people: a line for each fact, its name before a tab."""
+    text = report["text"]
+    training = report["training"]
     rows = {
-        "text": f"{text['n_bytes']:,} bytes, {text['n_lines']:,} lines, {found['tokens']:,} tokens"
+        "text": f"{text['n_bytes']:,} bytes, {text['n_lines']:,} lines, {report['tokens']:,} tokens"
     }
     rows |= {
         MEANINGS.get(kind, kind): f"{n:,}" + _places(text["places"][kind])
@@ -57,14 +58,15 @@ def table(found: Record) -> str:
         f"{name} {share:.2%}" for name, share in text["scripts"].items() if share >= MIN_SHARE
     ]
     rows["scripts"] = ", ".join(scripts) or "no letters"
-    for each in found["vocabulary"]:
-        kept = f"{each['kept']:,} after subsampling at {found['sample']:g}"
-        rows[f"--min-count {each['min_count']}"] = (
-            f"{each['words']:,} words, {each['share']:.2%} of the tokens, {kept}"
+    for coverage in report["vocabulary"]:
+        kept = f"{coverage['kept']:,} after subsampling at {report['sample']:g}"
+        rows[f"--min-count {coverage['min_count']}"] = (
+            f"{coverage['words']:,} words, {coverage['share']:.2%} of the tokens, {kept}"
         )
-    is_short = own["disk"]["model"] + own["disk"]["checkpoints"] > own["disk_free"]
-    rows["memory"] = disk.summary(own["memory"], own["available"]) + TOO_LITTLE * (not own["fits"])
-    rows["disk"] = disk.summary(own["disk"], own["disk_free"]) + TOO_LITTLE * is_short
+    is_short = training["disk"]["model"] + training["disk"]["checkpoints"] > training["disk_free"]
+    memory = disk.summary(training["memory"], training["available"])
+    rows["memory"] = memory + TOO_LITTLE * (not training["fits"])
+    rows["disk"] = disk.summary(training["disk"], training["disk_free"]) + TOO_LITTLE * is_short
     return "\n".join(tab_separated((name, str(value)) for name, value in rows.items()))
 
 
@@ -92,7 +94,8 @@ def check(
             find_sources(corpora), config.text, progress, cache_dir, watch=watch
         ) as corpus:
             vocabulary = config.vocabulary
-            own = coverage(corpus.counts, sorted({*MIN_COUNTS, vocabulary.min_count}), vocabulary)
+            min_counts = sorted({*MIN_COUNTS, vocabulary.min_count})
+            coverages = vocabulary_coverage(corpus.counts, min_counts, vocabulary)
             run = WordVectorsRun.prepared(corpus, config, SILENT)
             plan = run.allocate()
             model, state = run.on_disk(plan)
@@ -115,36 +118,41 @@ def check(
                 "corpora": list(corpora),
                 "tokens": corpus.n_tokens,
                 "text": inspector.findings(),
-                "vocabulary": own,
+                "vocabulary": coverages,
                 "sample": vocabulary.sample,
                 "training": training,
             }
 
 
-def coverage(
+def vocabulary_coverage(
     counts: np.ndarray, min_counts: Sequence[int], vocabulary: VocabularySettings
 ) -> list[Record]:
     """The vocabulary at several minimum counts; `counts` int64 (n_types,), how often each word
     occurs.
     """
-    found = []
-    ordered = -np.sort(-counts)
+    coverages = []
+    decreasing = -np.sort(-counts)
     for min_count in min_counts:
-        own = ordered[: np.count_nonzero(ordered >= min_count)][: vocabulary.max_vocab]
-        kept = int(kept_counts(own, vocabulary.sample).sum()) if len(own) else 0
-        share = int(own.sum()) / max(int(counts.sum()), 1)
-        found.append(
+        n_frequent = np.count_nonzero(decreasing >= min_count)
+        counts_of_words = decreasing[:n_frequent][: vocabulary.max_vocab]
+        kept = 0
+        if len(counts_of_words):
+            kept = int(kept_counts(counts_of_words, vocabulary.sample).sum())
+        share = int(counts_of_words.sum()) / max(int(counts.sum()), 1)
+        coverages.append(
             {
                 "min_count": min_count,
-                "words": len(own),
-                "tokens": int(own.sum()),
+                "words": len(counts_of_words),
+                "tokens": int(counts_of_words.sum()),
                 "share": share,
                 "kept": kept,
             }
         )
-    return found
+    return coverages
 
 
 def _places(places: Sequence[Record]) -> str:
-    found = [f"{place['source']} line {place['line']:,} byte {place['byte']:,}" for place in places]
-    return ": " * bool(found) + ", ".join(found)
+    if not places:
+        return ""
+    shown = [f"{place['source']} line {place['line']:,} byte {place['byte']:,}" for place in places]
+    return ": " + ", ".join(shown)

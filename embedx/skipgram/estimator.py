@@ -16,7 +16,7 @@ from embedx.graphs.graph import as_graph
 from embedx.graphs.settings import GraphSettings
 from embedx.runtime.progress import reporter
 from embedx.settings import settings_of
-from embedx.skipgram.configuration import configure
+from embedx.skipgram.configuration import configure, varying_defaults
 from embedx.skipgram.run import Callback, WordVectorsRun, read
 from embedx.skipgram.settings import SkipGramSettings, StartSettings
 from embedx.text.encode import Corpora
@@ -40,12 +40,13 @@ GROUPS = (
     GraphSettings,
 )
 FIELDS = parameters.fields_of(*GROUPS, is_of_words=True)
+# Defaults in the signature: None if it depends on the objective, the architecture or the data.
 DEFAULTS = {
-    name: None if name in parameters.objective_settings() else field.default
+    name: None if name in parameters.objective_settings() | varying_defaults() else field.default
     for name, field in FIELDS.items()
 }
 CONTAINERS = ("default", "pandas", "polars")  # what `transform` returns
-OWN = ("objective", "cache_dir", "verbose")  # parameters beside the settings
+OTHER_PARAMETERS = ("objective", "cache_dir", "verbose")  # beside the settings
 
 
 class SkipGram:
@@ -54,9 +55,9 @@ class SkipGram:
 
     Takes every setting of `embedx train` by name, and gensim's names of some: vector_size,
     negative, workers, alpha (which asks for gensim's optimiser, "sgd"), iter, max_final_vocab, sg,
-    hs and cbow_mean. None is the default. `fit` accepts what the command line does, or an iterable
-    of token lists. On token lists it is a scikit-learn transformer: `transform` returns the mean of
-    each list's word vectors.
+    hs and cbow_mean. None stands for the default. `fit` accepts what the command line does, or an
+    iterable of token lists. On token lists it is a scikit-learn transformer: `transform` returns
+    the mean of each list's word vectors.
 
     objective  None: ns, but hs for sessions, and that of the model in `start`
     cache_dir  where encoded text is kept; by default as `embedx train` does
@@ -229,9 +230,8 @@ class SkipGram:
         """Change any settings that `SkipGram` takes. Raises the errors of the constructor, and then
         changes nothing.
         """
-        parameters.check_names(
-            "SkipGram", params, [*OWN, *FIELDS, *parameters.GENSIM, *parameters.SWITCHES]
-        )
+        known = [*OTHER_PARAMETERS, *FIELDS, *parameters.GENSIM, *parameters.SWITCHES]
+        parameters.check_names("SkipGram", params, known)
         vars(self).update(
             vars(type(self)(**{**self._params, **parameters.without_gensim_names(params)}))
         )

@@ -427,7 +427,7 @@ def _write_copies(table: Table, copies: list[Copies], settings: SkipGramSettings
         for place, rows in copy.blocks():
             table.rows[place, : settings.dim] = rows
     optimizer = optimizers.OPTIMIZERS[settings.optimizer]
-    if not optimizer.is_ema and table.state_of in (PER_ROW, PER_COORDINATE):
+    if not optimizer.is_ema and table.keeps in (PER_ROW, PER_COORDINATE):
         rate = float(settings.learning_rate or 0)
         table.state[is_copied] = min((rate / RATE) ** 2, optimizer.limit)
     if table.frozen.size:

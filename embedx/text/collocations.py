@@ -114,15 +114,15 @@ def find(
         codes & ((1 << pairs.word_bits) - 1),
     )
     scores = scores_of(counts[first], counts[last], times, n_strings, int(counts.sum()), settings)
-    found = np.flatnonzero(scores > settings.threshold)
-    columns = (codes[found].tolist(), times[found].tolist(), scores[found].tolist())
+    accepted = np.flatnonzero(scores > settings.threshold)
+    columns = (codes[accepted].tolist(), times[accepted].tolist(), scores[accepted].tolist())
     collocations = [
         Collocation((a, *pairs.between(code, settings.connectors), b), n, score)
         for a, b, code, n, score in zip(
-            words.at(first[found]), words.at(last[found]), *columns, strict=True
+            words.at(first[accepted]), words.at(last[accepted]), *columns, strict=True
         )
     ]
-    return sorted(collocations, key=lambda each: (-each.score, -each.times, each.words))
+    return sorted(collocations, key=lambda pair: (-pair.score, -pair.times, pair.words))
 
 
 def scores_of(

@@ -72,8 +72,9 @@ def ngrams(lengths: str, n_buckets: int, setting: str = "subwords") -> NGrams:
     """`NGrams` for lengths such as "3-6" or "3". Raises `SettingError`, which names `setting`, for
     anything else.
     """
-    found = LENGTHS.fullmatch(lengths)
-    shortest, longest = (int(found[1]), int(found[2] or found[1])) if found else (0, 0)
+    match = LENGTHS.fullmatch(lengths)
+    shortest = int(match[1]) if match else 0
+    longest = int(match[2] or match[1]) if match else 0
     if not 1 <= shortest <= longest <= MAX_CHARACTERS:
         problem = f"lengths go from 1 to {MAX_CHARACTERS}, the shortest first"
         raise SettingError(setting, lengths, problem, "write 3-6")

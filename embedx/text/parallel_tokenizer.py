@@ -19,7 +19,7 @@ from embedx.text.read_ahead import TextBlock
 from embedx.text.settings import TextSettings
 from embedx.text.sources import Source
 from embedx.text.tables import SENTENCE_END
-from embedx.text.tokenizer import BAD, FIRST_BAD, TOO_LONG, Table, Tokenizer, look_up, renumber
+from embedx.text.tokenizer import FIRST_BAD, N_BAD, N_TOO_LONG, Table, Tokenizer, look_up, renumber
 
 # Large enough that looking up the words of a chunk takes little time compared to tokenising it.
 CHUNK_BYTES = 1 << 20
@@ -131,7 +131,7 @@ def _tokenized(
     """Tokenise a chunk with a tokenizer, and look its words up among the known ones."""
     has_sentences = source.has_sentences(settings)
     tokens = tokenizer.tokenize(chunk.data, chunk.offset, chunk.is_last, has_sentences)
-    bad, first_bad, too_long = tokenizer.state[[BAD, FIRST_BAD, TOO_LONG]].tolist()
+    bad, first_bad, too_long = tokenizer.state[[N_BAD, FIRST_BAD, N_TOO_LONG]].tolist()
     if bad and settings.on_bad_utf8 == "error":
         problem = f"not UTF-8 at byte {first_bad} of the (unpacked) text"
         replace = (Setting("on_bad_utf8", "replace"), " or skip")

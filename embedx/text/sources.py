@@ -34,7 +34,7 @@ FORMATS = {
     ".pq": "table",
 }
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
-ROWS = "rows"  # reader of labelled data
+LABELLED_ROWS = "rows"  # reader of labelled data
 EDGES = "edges"  # reader of the edges of a graph
 ARCHIVE_NAME = re.compile(r".*\.(zip|tar|tgz|tbz2?|txz|tar\.(gz|bz2|xz|zst))", re.IGNORECASE)
 OF_ARCHIVE = re.compile(r"(.+):([^:]+)", re.DOTALL)  # ARCHIVE:PATTERN
@@ -73,7 +73,7 @@ class Source:
         """The format to read: "text", "wikipedia", "json" or "table". Dumps without a telling name
         are "text" here; their beginning is recognised later.
         """
-        if settings.format == "text" and self.reader not in (ROWS, EDGES):
+        if settings.format == "text" and self.reader not in (LABELLED_ROWS, EDGES):
             return "text"
         if self.reader != "any":
             return self.reader
@@ -209,7 +209,7 @@ def _in_directory(folder: str) -> list[Source]:
     """The files of a directory and its subdirectories, in order of their names, without hidden
     files and without models, checkpoints and caches of this program.
     """
-    found = []
+    paths = []
     left_out = []
     for parent, folders, files in os.walk(folder):
         if kind := kind_of(Path(parent), files):
@@ -217,17 +217,17 @@ def _in_directory(folder: str) -> list[Source]:
             folders.clear()
             continue
         folders[:] = sorted(name for name in folders if not name.startswith("."))
-        found += [os.path.join(parent, name) for name in sorted(files) if not name.startswith(".")]
+        paths += [os.path.join(parent, name) for name in sorted(files) if not name.startswith(".")]
     # Sockets and pipes are no text.
-    found = [path for path in found if os.path.isfile(path) or not os.path.exists(path)]
-    if not found and left_out:
+    paths = [path for path in paths if os.path.isfile(path) or not os.path.exists(path)]
+    if not paths and left_out:
         problem = f"nothing but what embedx writes: {listed(left_out)}"
         raise DataError(folder, None, problem, "name the folder that holds the text")
-    if not found:
+    if not paths:
         problem = "a directory without files"
         raise DataError(folder, None, problem, "name the one that holds the text")
     not_read = listed(left_out)
-    return [replace(_file(path), folder=folder, left_out=not_read) for path in found]
+    return [replace(_file(path), folder=folder, left_out=not_read) for path in paths]
 
 
 def _file(path: str, members: str = ALL_MEMBERS) -> Source:
@@ -281,13 +281,13 @@ def _of_recipe(recipe: Recipe) -> list[Source]:
     name = recipe.name if len(files) == 1 else ""
     return [
         replace(
-            each,
-            name=name or each.name,
-            location=each.name,
+            file,
+            name=name or file.name,
+            location=file.name,
             reader=recipe.reader,
             cut_off=recipe.cut_off,
         )
-        for each in files
+        for file in files
     ]
 
 
@@ -307,11 +307,11 @@ def described(corpus: str) -> Record:
             stated["missing"] = recipe.files_by_hand()
             stated["searched"] = [str(place.absolute()) for place in recipe.places()]
         return {**stated, "recipe": str(recipe.folder), "here": here}
-    found = [
-        {"name": each.name, "reader": each.reader, "bytes": each.size}
-        for each in _sources_of_name(corpus)
+    sources = [
+        {"name": source.name, "reader": source.reader, "bytes": source.size}
+        for source in _sources_of_name(corpus)
     ]
-    return {"name": corpus, "sources": found, "settings": _defaults_of(corpus)}
+    return {"name": corpus, "sources": sources, "settings": _defaults_of(corpus)}
 
 
 def reader_of(name: str) -> str:

@@ -21,7 +21,7 @@ from embedx.text.opening import BLOCK_BYTES, CountedReader
 from embedx.text.parquet import parquet_values
 from embedx.text.session_items import Separation, item_in_line, session_text
 from embedx.text.settings import SESSIONS, TextSettings
-from embedx.text.sources import EDGES, ROWS, Source, reader_of
+from embedx.text.sources import EDGES, LABELLED_ROWS, Source, reader_of
 from embedx.text.tables import PARQUET_START, LabelledDataError
 from embedx.text.wikipedia import paragraphs
 
@@ -110,7 +110,7 @@ def _text_of_file(
     blocks = unpacked(source, buffered, threads)
     head = next(filter(None, blocks), b"")
     blocks = itertools.chain([head], blocks)
-    if source.reader == ROWS and head.startswith(PARQUET_START):
+    if source.reader == LABELLED_ROWS and head.startswith(PARQUET_START):
         problem = "Parquet needs random access"
         raise DataError(name, None, problem, "save it to a file first")
     check_is_text(name, head)
@@ -150,7 +150,7 @@ def _check_format(source: Source, settings: TextSettings, head: bytes) -> None:
         start = "it does not begin with <mediawiki>"
         problem = f"not a Wikipedia dump, despite its name or recipe: {start}"
         raise DataError(source.name, None, problem)
-    may_be_labelled = source.reader == ROWS or settings.format in ("text", SESSIONS)
+    may_be_labelled = source.reader == LABELLED_ROWS or settings.format in ("text", SESSIONS)
     if not may_be_labelled and begins_labelled(head):
         raise LabelledDataError(source.name)
 

@@ -111,8 +111,8 @@ def _text(value: Any, field: str, whole: bool) -> bytes | Bad:
         return Bad(
             f"{field} is {shown(value)}, not a string or a list of strings", "choose another field"
         )
-    tokens = [str(each) if type(each) is int else each for each in value]
-    if wrong := [each for each in tokens if not isinstance(each, str)]:
+    tokens = [str(item) if type(item) is int else item for item in value]
+    if wrong := [token for token in tokens if not isinstance(token, str)]:
         return Bad(f"{field} has {shown(wrong[0])} in a list", "write strings or whole numbers")
     return _sentence(tokens) if whole else _utf8(" ".join(tokens).replace("\n", " ")) + b"\n"
 
@@ -258,7 +258,7 @@ def delimiter_of(first: str, columns: Collection[str]) -> str:
     """
     line = first.replace('"', "").strip("\r\n")
     return max(
-        DELIMITERS, key=lambda each: (len({*columns} & {*line.split(each)}), first.count(each))
+        DELIMITERS, key=lambda mark: (len({*columns} & {*line.split(mark)}), first.count(mark))
     )
 
 

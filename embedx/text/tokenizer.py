@@ -43,20 +43,20 @@ END_OF_SENTENCE = -1
 BLOCK_BYTES = 1 << 18
 MAX_WORD_BYTES = 1 << 22
 MAX_TYPES = 2**31 - 1  # a word's number is an int32, and 31 bits of a slot
-FIRST_LETTERS, FIRST_TYPES = 1 << 16, 1 << 12  # initial capacity of a table
+INITIAL_LETTERS, INITIAL_TYPES = 1 << 16, 1 << 12  # initial capacity of a table
 NEARLY_FULL = 0.9  # share of the capacity; the rest usually suffices for the words of a block
 
 # State of the scanner between calls: places in `state`, int64.
 (
     END,
     KEY,
-    TYPES,
-    EMITTED,
-    BAD,
+    N_TYPES,
+    N_TOKENS,
+    N_BAD,
     FIRST_BAD,
     OFFSET,
-    TOO_LONG,
-    SIGMAS,  # whether the current word has a capital sigma that is to be lower-cased
+    N_TOO_LONG,
+    HAS_SIGMA,  # whether the current word has a capital sigma that is to be lower-cased
     STATE_WIDTH,
 ) = range(10)
 
@@ -74,7 +74,8 @@ SHORT, SHORT_MASK, LONG = 7, (1 << 56) - 1, 1 << 56
 # FNV-1a's offset basis (lower 32 bits) and 32-bit prime, but 38 bits kept: products then just fit
 # into an int64.
 HASH_START, HASH_PRIME, HASH_MASK = 0x811C9DC5, 0x01000193, (1 << 38) - 1
-AHEAD = 16  # number of words whose slots are prefetched before they are looked up
+# Slots are prefetched this many words before they are looked up.
+PREFETCH_DISTANCE = 16
 # The first 24 bits of the golden ratio, odd: spreads signatures over slots (Knuth, TAOCP 3, 6.4).
 SPREAD = 0x9E3779
 
@@ -201,10 +202,10 @@ def slot_of(table, n_types, letters, start, end, signature):
     """The slot of the word letters[start:end] with this signature, if it is one of the first
     `n_types` words; else a slot that is empty or of a later word."""
     starts, slots = table.starts, table.slots
-    place = home_slot(signature, slots)
-    while slots[place, 0] != 0:
-        if slots[place, 0] == signature:
-            number = slots[place, 1] - 1
+    slot = home_slot(signature, slots)
+    while slots[slot, 0] != 0:
+        if slots[slot, 0] == signature:
+            number = slots[slot, 1] - 1
             if signature < LONG:
                 break
             if 0 <= number < n_types and starts[number + 1] - starts[number] == end - start:
@@ -214,25 +215,25 @@ def slot_of(table, n_types, letters, start, end, signature):
                     other += 1
                 if i == end:
                     break
-        place = (place + 1) & (len(slots) - 1)
-    return place
+        slot = (slot + 1) & (len(slots) - 1)
+    return slot
 
 
 @kernel_part
-def number_of(table, types, end, key):
-    """The number of the word letters[starts[types]:end] with the `packed` key; a new word is
-    entered with the number `types`.
+def number_of(table, n_types, end, key):
+    """The number of the word letters[starts[n_types]:end] with the `packed` key; a new word is
+    entered with the number `n_types`.
     """
     letters, starts, slots = table
-    start = starts[types]
+    start = starts[n_types]
     signature = key if end - start <= SHORT else long_signature(letters, start, end)
-    place = slot_of(table, types, letters, start, end, signature)
-    if slots[place, 0] != 0:
-        return slots[place, 1] - 1
-    slots[place, 0] = signature
-    slots[place, 1] = types + 1
-    starts[types + 1] = end
-    return types
+    slot = slot_of(table, n_types, letters, start, end, signature)
+    if slots[slot, 0] != 0:
+        return slots[slot, 1] - 1
+    slots[slot, 0] = signature
+    slots[slot, 1] = n_types + 1
+    starts[n_types + 1] = end
+    return n_types
 
 
 @kernel
@@ -244,26 +245,26 @@ def look_up(words, table, n_types, numbers):
     number, and later words are ignored.
     """
     slots = words.slots
-    for place in range(len(slots)):
-        prefetch(
-            table.slots, home_slot(slots[(place + AHEAD) & (len(slots) - 1), 0], table.slots), 0
-        )
-        word = slots[place, 1] - 1
+    for slot in range(len(slots)):
+        later_signature = slots[(slot + PREFETCH_DISTANCE) & (len(slots) - 1), 0]
+        prefetch(table.slots, home_slot(later_signature, table.slots), 0)
+        word = slots[slot, 1] - 1
         if 0 <= word < len(numbers):
             start, end = words.starts[word], words.starts[word + 1]
-            number = (
-                table.slots[slot_of(table, n_types, words.letters, start, end, slots[place, 0]), 1]
-                - 1
-            )
+            slot_there = slot_of(table, n_types, words.letters, start, end, slots[slot, 0])
+            number = table.slots[slot_there, 1] - 1
             if 0 <= number < n_types:
                 numbers[word] = number
 
 
 @kernel_part
-def append_character(characters, table, state, types, end, key, code):
-    """Append a character that is not ASCII to the current word, lower-cased if set, unless it is
-    left out; return the new end, `packed`, and whether the character is a separator instead.
+def append_character(characters, table, state, n_types, end, key, code):
+    """Append a character that is not ASCII to the current word, lower-cased if set; -1 and
+    characters that are left out change nothing. Return the new end, `packed`, and whether the
+    character is a separator instead.
     """
+    if code < 0:
+        return end, key, False
     difference = characters.differences[
         characters.blocks[code >> BLOCK_BITS], code & ((1 << BLOCK_BITS) - 1)
     ]
@@ -271,9 +272,9 @@ def append_character(characters, table, state, types, end, key, code):
         return end, key, True
     is_appended_as_it_is = difference == SIGMA
     if difference == SIGMA:
-        state[SIGMAS] = 1
+        state[HAS_SIGMA] = 1
     elif difference == EXTENDS:
-        is_appended_as_it_is = end > table.starts[types]
+        is_appended_as_it_is = end > table.starts[n_types]
     if is_appended_as_it_is:
         end, key = appended(table.letters, end, key, code)
     elif difference < SEPARATOR:
@@ -284,12 +285,35 @@ def append_character(characters, table, state, types, end, key, code):
 
 
 @kernel_part
-def enter_word(characters, table, state, types, end, key):
-    """The number of the current word, whose sigmas are lower-cased; `types` if it is new."""
-    if state[SIGMAS] != 0:
-        key = lower_sigmas(characters, table.letters, table.starts[types], end)
-        state[SIGMAS] = 0
-    return number_of(table, types, end, key)
+def enter_word(characters, table, state, n_types, end, key):
+    """The number of the current word, whose sigmas are lower-cased; `n_types` if it is new."""
+    if state[HAS_SIGMA] != 0:
+        key = lower_sigmas(characters, table.letters, table.starts[n_types], end)
+        state[HAS_SIGMA] = 0
+    return number_of(table, n_types, end, key)
+
+
+@kernel_part
+def character_at(data, p, on_bad, state):
+    """(code, width) of the character at data[p], which is not ASCII.
+
+    width is 0 where scanning ends: before a character that `data` holds in part, and at bad UTF-8
+    that is an error. code is -1 for bytes that are left out: a byte order mark at the start of the
+    source, and bad UTF-8 that is skipped. Counts bad UTF-8.
+    """
+    code, width = decoded(data, p, len(data))
+    if width == 0:
+        return code, width
+    if code < 0:
+        if state[N_BAD] == 0:
+            state[FIRST_BAD] = state[OFFSET] + p
+        state[N_BAD] += 1
+        if on_bad == ERROR:
+            return code, 0
+        return int64(-1 if on_bad == SKIP else REPLACEMENT), width
+    if code == BYTE_ORDER_MARK and state[OFFSET] + p == 0:
+        return int64(-1), width
+    return code, width
 
 
 @kernel
@@ -301,8 +325,8 @@ def scan(data, p, on_bad, characters, state, table, out):
     letters, starts, slots = table
     end = state[END]
     key = state[KEY]
-    types = state[TYPES]
-    emitted = state[EMITTED]
+    n_types = state[N_TYPES]
+    n_tokens = state[N_TOKENS]
     while p < n:
         letter_or_class = characters.plain[data[p]]
         if letter_or_class > 0:
@@ -314,72 +338,58 @@ def scan(data, p, on_bad, characters, state, table, out):
 
         width = 1
         if letter_or_class == NOT_ASCII:
-            code, width = decoded(data, p, n)
+            code, width = character_at(data, p, on_bad, state)
             if width == 0:
                 break
-            is_left_out = code == BYTE_ORDER_MARK and state[OFFSET] + p == 0
-            if code < 0:
-                if state[BAD] == 0:
-                    state[FIRST_BAD] = state[OFFSET] + p
-                state[BAD] += 1
-                if on_bad == ERROR:
-                    break
-                code = int64(REPLACEMENT)
-                is_left_out = on_bad == SKIP
-            is_separator = False
-            if not is_left_out:
-                end, key, is_separator = append_character(
-                    characters, table, state, types, end, key, code
-                )
+            end, key, is_separator = append_character(
+                characters, table, state, n_types, end, key, code
+            )
             if not is_separator:
                 p += width
                 continue
 
-        start = starts[types]
-        if end - start > MAX_WORD_BYTES:
-            state[TOO_LONG] += 1
-            end = start
+        if end - starts[n_types] > MAX_WORD_BYTES:
+            state[N_TOO_LONG] += 1
+            state[HAS_SIGMA] = 0
+            end = starts[n_types]
             key = int64(0)
-            state[SIGMAS] = 0
-        if end > start:
-            if types + 2 > len(starts) or 2 * types >= len(slots):
+        if end > starts[n_types]:
+            if n_types + 2 > len(starts) or 2 * n_types >= len(slots):
                 break
-            number = enter_word(characters, table, state, types, end, key)
-            if number == types:
-                types += 1
-            else:
-                end = start
+            word = enter_word(characters, table, state, n_types, end, key)
+            n_types += word == n_types
+            end = starts[n_types]
             key = int64(0)
-            out[emitted] = number
-            emitted += 1
-        if letter_or_class == LINE_END and (emitted == 0 or out[emitted - 1] != END_OF_SENTENCE):
-            out[emitted] = END_OF_SENTENCE
-            emitted += 1
+            out[n_tokens] = word
+            n_tokens += 1
+        if letter_or_class == LINE_END and (n_tokens == 0 or out[n_tokens - 1] != END_OF_SENTENCE):
+            out[n_tokens] = END_OF_SENTENCE
+            n_tokens += 1
         p += width
     state[END] = end
     state[KEY] = key
-    state[TYPES] = types
-    state[EMITTED] = emitted
+    state[N_TYPES] = n_types
+    state[N_TOKENS] = n_tokens
     return p
 
 
 @kernel
-def enter_words(others, which, state, table, numbers):
-    """Enter the words `which` of the table `others` into `table`, if they are new; write their
+def enter_words(others, words, state, table, numbers):
+    """Enter the words `words` of the table `others` into `table`, if they are new; write their
     numbers to `numbers`.
     """
-    types = state[TYPES]
-    for word in which:
-        end = table.starts[types]
+    n_types = state[N_TYPES]
+    for word in words:
+        end = table.starts[n_types]
         key = int64(0)
         for i in range(others.starts[word], others.starts[word + 1]):
             table.letters[end] = others.letters[i]
             end += 1
             key = packed(key, int64(others.letters[i]))
-        numbers[word] = number_of(table, types, end, key)
-        types += numbers[word] == types
-    state[TYPES] = types
-    state[END] = table.starts[types]
+        numbers[word] = number_of(table, n_types, end, key)
+        n_types += numbers[word] == n_types
+    state[N_TYPES] = n_types
+    state[END] = table.starts[n_types]
 
 
 @kernel
@@ -401,14 +411,14 @@ def count_tokens(tokens, counts):
 @kernel
 def enter_all(old_slots, slots):
     """Enter the words that have slots in `old_slots` into `slots`, which are empty."""
-    for old_place in range(len(old_slots)):
-        signature = old_slots[old_place, 0]
+    for old_slot in range(len(old_slots)):
+        signature = old_slots[old_slot, 0]
         if signature != 0:
-            place = home_slot(signature, slots)
-            while slots[place, 0] != 0:
-                place = (place + 1) & (len(slots) - 1)
-            slots[place, 0] = signature
-            slots[place, 1] = old_slots[old_place, 1]
+            slot = home_slot(signature, slots)
+            while slots[slot, 0] != 0:
+                slot = (slot + 1) & (len(slots) - 1)
+            slots[slot, 0] = signature
+            slots[slot, 1] = old_slots[old_slot, 1]
 
 
 class Tokenizer:
@@ -424,7 +434,7 @@ class Tokenizer:
 
     @property
     def n_types(self) -> int:
-        return int(self.state[TYPES])
+        return int(self.state[N_TYPES])
 
     @property
     def words(self) -> WordList:
@@ -449,7 +459,7 @@ class Tokenizer:
     def emptied(self) -> WordList:
         """Take all words out of the table; return them."""
         words, self.table = self.words, new_table()
-        self.state[[TYPES, END]] = 0
+        self.state[[N_TYPES, END]] = 0
         self.segment += 1
         return words
 
@@ -463,7 +473,7 @@ class Tokenizer:
         there are too many distinct words.
         """
         data = self.cut_off + data + (SENTENCE_END if is_whole else b"\n") * is_last
-        self.state[[EMITTED, BAD, FIRST_BAD, TOO_LONG]] = 0
+        self.state[[N_TOKENS, N_BAD, FIRST_BAD, N_TOO_LONG]] = 0
         self.state[OFFSET] = offset - len(self.cut_off)
         out = np.empty(len(data) + 1, np.int32)
         characters = whole_tokens() if is_whole else self.characters
@@ -480,23 +490,23 @@ class Tokenizer:
             longest = int(self.table.starts[self.n_types]) + MAX_WORD_BYTES
             # Of a word that is too long, only the length matters.
             self.state[END] = min(int(self.state[END]), longest + 1)
-            if self.state[BAD] and self.on_bad == ERROR:
+            if self.state[N_BAD] and self.on_bad == ERROR:
                 break
         self.cut_off = data[p:]
-        return out[: self.state[EMITTED]].copy()
+        return out[: self.state[N_TOKENS]].copy()
 
     def _reserve(self, n_bytes: int, n_words: int = 1) -> None:
         """Grow tables that may become full. A byte appends at most three (a bad one as U+FFFD)."""
         n_letters = int(self.state[END]) + 3 * n_bytes
-        types = self.n_types + n_words - 1
+        n_types = self.n_types + n_words - 1
         letters, starts, slots = self.table
         if n_letters > len(letters):
             letters = grown(letters, n_letters)
-        if types + 2 > len(starts):
-            if types >= MAX_TYPES:
+        if n_types + 2 > len(starts):
+            if n_types >= MAX_TYPES:
                 raise too_many_words()
-            starts = grown(starts, types + 2)
-        while 2 * types >= len(slots):
+            starts = grown(starts, n_types + 2)
+        while 2 * n_types >= len(slots):
             larger = np.zeros((2 * len(slots), 2), int64)
             enter_all(slots, larger)
             slots = larger
@@ -506,9 +516,9 @@ class Tokenizer:
 def new_table() -> Table:
     """A table without words."""
     return Table(
-        np.zeros(FIRST_LETTERS, uint8),
-        np.zeros(FIRST_TYPES + 1, int64),
-        np.zeros((2 * FIRST_TYPES, 2), int64),
+        np.zeros(INITIAL_LETTERS, uint8),
+        np.zeros(INITIAL_TYPES + 1, int64),
+        np.zeros((2 * INITIAL_TYPES, 2), int64),
     )
 
 

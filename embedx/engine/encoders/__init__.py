@@ -9,12 +9,13 @@ An encoder is a file of this folder, named in NAMES. It has five kernel parts:
 
     start_examples(block, n_centres, n_inputs)         start a block; return the number of its
                                                        examples
-    examples_of(block, words, y, i, begin, end)        write the examples whose positive is centre
-                                                       i, which is words[y], to block.own; return
-                                                       how many. The inputs are words[begin:end].
-                                                       Where x and h are not the same memory, write
-                                                       also the examples' block.key, and count the
-                                                       pairs of each input in block.n_uses
+    write_examples(block, words, y, i, begin, end)     write the examples whose positive is centre
+                                                       i, which is words[y], to
+                                                       block.centre_examples; return how many. The
+                                                       inputs are words[begin:end]. Where x and h
+                                                       are not the same memory, write also the
+                                                       examples' block.key, and count the pairs of
+                                                       each input in block.n_uses
     fetch(block, n_x, n_h, x, h, bias)                 overwrite h[:n_h], in whole tiles, from
                                                        x[:n_x]; column `bias` of x is 1 and must be
                                                        1 in h; it is -1 if there is none
@@ -47,7 +48,7 @@ def pairs_of_centre(architecture: str, n_contexts: float) -> float:
     return n_contexts if ENCODERS[architecture].PER_CONTEXT else 1.0
 
 
-start_examples, examples_of, fetch, backward, fetch_rates = (
-    chosen_by_number([getattr(each, name) for each in ENCODERS.values()])
-    for name in ("start_examples", "examples_of", "fetch", "backward", "fetch_rates")
+start_examples, write_examples, fetch, backward, fetch_rates = (
+    chosen_by_number([getattr(encoder, name) for encoder in ENCODERS.values()])
+    for name in ("start_examples", "write_examples", "fetch", "backward", "fetch_rates")
 )

@@ -42,7 +42,7 @@ def start_examples(block, n_centres, n_inputs):
 
 
 @kernel_part
-def examples_of(block, words, y, i, begin, end):
+def write_examples(block, words, y, i, begin, end):
     """Write example i, if centre i has a context."""
     n = 0
     for x in range(max(y - words.reach[y], begin), min(y + words.reach[y] + 1, end)):
@@ -52,7 +52,7 @@ def examples_of(block, words, y, i, begin, end):
             n += 1
     block.key[i] = words.word[y]
     block.share[i] = ONE / np.float32(max(n, 1))
-    block.own[0] = i
+    block.centre_examples[0] = i
     return min(n, 1)
 
 

@@ -27,12 +27,12 @@ def start_examples(block, n_centres, n_inputs):
 
 
 @kernel_part
-def examples_of(block, words, y, i, begin, end):
+def write_examples(block, words, y, i, begin, end):
     """Write the contexts of the centre."""
     n = 0
     for x in range(max(y - words.reach[y], begin), min(y + words.reach[y] + 1, end)):
         if x != y and words.sentence[x] == words.sentence[y]:
-            block.own[n] = x - begin
+            block.centre_examples[n] = x - begin
             n += 1
     return n
 

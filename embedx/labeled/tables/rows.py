@@ -25,9 +25,9 @@ from embedx.runtime.progress import Progress
 from embedx.storage.schema import as_utf8, check_can_be_saved
 from embedx.text.tables import Bad, value_of
 
-# Rows are read in batches of at most ROWS rows and CELLS cells; the first decides on the columns.
-ROWS = 1000
-CELLS = 1 << 20
+# Rows are read in batches of at most this size; the first decides on the columns.
+MAX_BATCH_ROWS = 1000
+MAX_BATCH_CELLS = 1 << 20
 
 # (line or row number, values by column)
 NumberedRecord = tuple[int, Mapping[str, Any]]
@@ -117,7 +117,7 @@ def _first_batch(name: str, records: Records) -> tuple[int, list[NumberedRecord]
     if first is None:
         raise DataError(name, None, "no rows", "is it the right file, and was it copied whole?")
     n_columns = max(1, len(first[1]))
-    batch_size = max(1, min(ROWS, CELLS // n_columns))
+    batch_size = max(1, min(MAX_BATCH_ROWS, MAX_BATCH_CELLS // n_columns))
     return batch_size, [first, *itertools.islice(records, batch_size - 1)]
 
 
