@@ -79,8 +79,7 @@ def train(tmp_path, **options):
         {"minn": 1, "maxn": 2, "bucket": 7, "loss": "softmax"},
     ],
 )
-def test_a_model_of_fasttext_has_the_same_vectors_here(tmp_path, monkeypatch, options):
-    monkeypatch.setattr(fasttext_bin, "BLOCK_FLOATS", 100)
+def test_a_model_of_fasttext_has_the_same_vectors_here(tmp_path, options):
     theirs, file = train(tmp_path, **options)
     ours = embedx.load(file)
     assert ours.words == theirs.words
@@ -104,7 +103,7 @@ def test_a_model_of_fasttext_has_the_same_vectors_here(tmp_path, monkeypatch, op
 def test_fasttext_opens_what_is_written_and_has_the_same_vectors(tmp_path, monkeypatch, compact):
     import fasttext
 
-    monkeypatch.setattr(fasttext_bin, "BLOCK_FLOATS", 100)
+    monkeypatch.setattr(fasttext_bin, "FLOATS_PER_WRITE", 100)
     ours = toy(compact=compact)
     theirs = fasttext.load_model(str(export.export(ours, "fasttext", tmp_path / "out.bin")))
     assert theirs.words == ours.words

@@ -19,7 +19,7 @@ from embedx.labeled import formats as labelled
 from embedx.objectives import OBJECTIVES
 from embedx.optimizers import OPTIMIZERS
 from embedx.optimizers.contract import WORDS
-from embedx.skipgram.configuration import configure, usual_rate
+from embedx.skipgram.configuration import configure, default_rate
 from embedx.skipgram.defaults import TEXT
 from embedx.text.sources import FORMATS as READERS
 from embedx.vectors import formats
@@ -221,7 +221,7 @@ def test_defaults_named_beside_those_of_word2vec_are_the_defaults():
     assert f"`--block-size` {first} (or {', '.join(map(str, others))}) " in COMING_FROM
     *rates, last = sorted(
         {
-            default.learning_rate or usual_rate(default.optimizer, TEXT)
+            default.learning_rate or default_rate(default.optimizer, TEXT)
             for default in defaults.values()
             if default.optimizer == "rowwise-adagrad"
         }

@@ -158,7 +158,7 @@ def test_a_search_that_finds_every_word_trains_the_exact_softmax(two_topics, mon
         "optimizer": "rowwise-adagrad",
         "learning_rate": 0.5,
     }
-    monkeypatch.setattr(strategies, "FIRST_STATE_OF_ALL_ROWS", 0.0)  # as where rows are found
+    monkeypatch.setattr(strategies, "INITIAL_STATE_OF_ALL_ROWS", 0.0)  # as where rows are found
     exact = embedx.SkipGram("softmax", **options).fit(two_topics).model
     everything = {**FINDS_EVERY_LABEL, "loss": "softmax", "blocks": 3, "clusters": 2, "found": 256}
     retrieved = embedx.SkipGram("ldgs", **options, **everything).fit(two_topics).model
@@ -187,7 +187,7 @@ def test_without_a_tail_rows_that_are_not_found_are_never_updated(two_topics, mo
     """
     options = {"dim": 8, "epochs": 1, "sample": 0, "threads": 1, "bias": "zero"}
     options |= {"optimizer": "rowwise-adagrad", "learning_rate": 1.5}
-    monkeypatch.setattr(strategies, "FIRST_STATE_OF_ALL_ROWS", 0.0)  # as where rows are found
+    monkeypatch.setattr(strategies, "INITIAL_STATE_OF_ALL_ROWS", 0.0)  # as where rows are found
     few_found = {**options, "found": 1, "warm_up": 0.0, "draws": 30}
     bias = {
         tail: embedx.SkipGram("ldgs", **few_found, tail=tail).fit(two_topics).model.arrays["bias"]

@@ -82,7 +82,7 @@ def test_retrieving_every_word_equals_training_on_all_rows(name, two_topics, mon
         "optimizer": "rowwise-adagrad",
         "learning_rate": 0.2,
     }
-    monkeypatch.setattr(strategies, "FIRST_STATE_OF_ALL_ROWS", 0.0)  # as where rows are found
+    monkeypatch.setattr(strategies, "INITIAL_STATE_OF_ALL_ROWS", 0.0)  # as where rows are found
     exact = embedx.SkipGram(name, sampler="all", **options).fit(two_topics).model
     searched = embedx.SkipGram(name, sampler="search", **options, **INDEX, found=256, clusters=2)
     searched = searched.fit(two_topics).model

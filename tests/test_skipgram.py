@@ -230,7 +230,7 @@ def test_the_optimizer_of_a_large_text_is_another_unless_one_is_given(
             model.settings[name] for name in ("optimizer", "learning_rate", "block_size")
         )
 
-    monkeypatch.setattr(resolving, "PAIRS_PER_ROW", 1000)  # for blocks of 16 of few words
+    monkeypatch.setattr(resolving, "MAX_PAIRS_PER_ROW", 1000)  # for blocks of 16 of few words
     n_tokens, small = used()
     monkeypatch.setattr(resolving, "LARGE_TEXT", n_tokens + 1)
     assert used()[1] == small

@@ -14,7 +14,7 @@ from embedx.kernels.batch import new_batch
 from embedx.objectives import OBJECTIVES
 from embedx.optimizers import OPTIMIZERS, taken_by
 from embedx.optimizers.contract import WORDS
-from embedx.skipgram.configuration import configure, in_order
+from embedx.skipgram.configuration import configure, samplers_for_words
 from embedx.skipgram.settings import SkipGramSettings
 from embedx.skipgram.strategies import empty_tables
 from embedx.testing.objectives import coefficients_of, variants
@@ -27,7 +27,9 @@ from tests.support.refusals import refused
 from tests.support.topic_vectors import assert_knows_the_topics, fit
 
 EVERY_WAY = [
-    (name, sampler) for name, objective in OBJECTIVES.items() for sampler in in_order(objective)
+    (name, sampler)
+    for name, objective in OBJECTIVES.items()
+    for sampler in samplers_for_words(objective)
 ]
 # Those whose probabilities are no softmax of the scores and no turns of a tree: their initial
 # biases are of the right order.

@@ -55,8 +55,8 @@ def small_pieces(monkeypatch):
     monkeypatch.setattr(parallel_tokenizer, "MAX_CHUNK_BYTES", 200)
     monkeypatch.setattr(decompression, "BLOCK_BYTES", 33)
     monkeypatch.setattr(read_ahead, "BLOCK_BYTES", 33)
-    monkeypatch.setattr(tokenizer, "FIRST_LETTERS", 64)
-    monkeypatch.setattr(tokenizer, "FIRST_TYPES", 4)
+    monkeypatch.setattr(tokenizer, "INITIAL_LETTERS", 64)
+    monkeypatch.setattr(tokenizer, "INITIAL_TYPES", 4)
     monkeypatch.setattr(counting, "MIN_ENTRIES_PER_RANGE", 3)
 
 

@@ -1,8 +1,7 @@
-"""The configuration of a run of word vectors: what options say, completed by the objective, and by
-the text.
+"""The configuration of a run of word vectors: the options of the user, completed by defaults.
 
-`configure` serves the command line and `SkipGram`; `resolve` (resolve.py) decides what depends on
-the text.
+`configure` is called by the command line and by `SkipGram`, before the text is read. `resolve`
+(resolve.py) then chooses the settings that depend on the text.
 """
 
 import dataclasses
@@ -40,9 +39,10 @@ from embedx.text.settings import (
 )
 from embedx.vectors.model import WordVectors
 
-# The sampler before those that an objective has in mind for labels, unless it is made for a search.
+# The default sampler for words, unless the objective is made for a search; objectives declare their
+# defaults for labels.
 PREFERRED_SAMPLER = "unigram"
-# Kinds of candidates that come from a sampler that draws, if only until a search begins.
+# Kinds of candidates for which a sampler draws; with a search, it does during warm-up.
 CANDIDATES_WITH_DRAWS = ("drawn", "retrieved")
 # Defaults for words with n-grams, where the default without them is an optimizer whose rate stops
 # falling: an n-gram is in far more words than one, and the mean moves by the mean of its parts'
@@ -73,11 +73,11 @@ DRAWS_PER_INPUT = 1000
 
 @dataclasses.dataclass(frozen=True)
 class Configuration:
-    """All that is decided before the text is read.
+    """The settings that are resolved before the text is read.
 
-    kind       of the data
-    origins    why settings have other values than usual, by name
-    inherited  settings of the model of --start that are not given
+    kind       kind of data, see `defaults`
+    origins    reasons of settings that differ from the usual defaults, by name
+    inherited  settings that are taken from the model of --start
     """
 
     objective: Objective
@@ -115,8 +115,7 @@ class Configuration:
 
     @property
     def draws_kept_words(self) -> bool:
-        """Whether words are drawn as often as subsampling keeps them, and not by their counts in
-        the text.
+        """Whether words are drawn by their counts after subsampling, not by those in the text.
 
         Where draws estimate the normaliser over all rows not found, the estimate then has less
         variance. 10 MB of Wikipedia, held-out log-likelihood with 128 draws for each block: -8.892
@@ -125,12 +124,12 @@ class Configuration:
         return self.collapsed is None and self.objective.traits.has_tail
 
     def new_sampler(self) -> Sampler:
-        """The sampler; where a search finds candidates, what draws until it can, and their tail. It
-        is not prepared.
+        """The sampler, not prepared; with a search, the one that draws during warm-up and for the
+        tail.
         """
         name = str(self.settings.sampler)
         if self.retrieves:
-            name = samplers.first_drawn(in_order(self.objective))
+            name = samplers.first_drawn(samplers_for_words(self.objective))
         of_index = settings_of(IndexSettings)
         options = {
             name: value for name, value in self.sampler_options.items() if name not in of_index
@@ -250,9 +249,9 @@ def configure(
     else:
         settings = _with_sampler_and_buckets(settings, new_objective)
         _check_effects(options, settings, new_objective)
-        _refuse(settings, new_objective)
+        _check_combinations(settings, new_objective)
         if settings.learning_rate is None and not is_sized_by_text:
-            rate = usual_rate(settings.optimizer, kind)
+            rate = default_rate(settings.optimizer, kind)
             settings = dataclasses.replace(settings, learning_rate=rate)
 
     phrases = PhraseSettings.from_options(values)
@@ -288,7 +287,7 @@ def _start_defaults(start: Start | None, options: Options, is_collapsed: bool) -
 
 def _with_sampler_and_buckets(settings: SkipGramSettings, objective: Objective) -> SkipGramSettings:
     """The settings with a sampler, and with the number of buckets if words have n-grams."""
-    sampler = settings.sampler or in_order(objective)[0]
+    sampler = settings.sampler or samplers_for_words(objective)[0]
     buckets = settings.buckets
     if settings.ngrams is not None:
         buckets = settings.ngrams.n_buckets
@@ -359,7 +358,7 @@ def _is_sized_by_text(objective: type[Objective], chosen: Options) -> bool:
     return all(chosen.get(name) is None for name in ("optimizer", "learning_rate", "subwords"))
 
 
-# ---- where pairs are streamed
+# ---- without --collapsed
 
 
 def _check_effects(options: Options, settings: SkipGramSettings, objective: Objective) -> None:
@@ -386,16 +385,16 @@ def retrieves(settings: SkipGramSettings) -> bool:
     return samplers.SAMPLERS[str(settings.sampler)].candidates == "retrieved"
 
 
-def usual_rate(optimizer: str, kind: str) -> float:
+def default_rate(optimizer: str, kind: str) -> float:
     """The default learning rate of an optimizer of word vectors for a kind of data."""
     rates = optimizers.find(optimizer, WORDS).rates
     return RATES.get(kind, {}).get(optimizer, rates[WORDS])
 
 
-def _refuse(settings: SkipGramSettings, objective: Objective) -> None:
-    """Raise `SettingError` for what the objective, its sampler or the architecture cannot do."""
+def _check_combinations(settings: SkipGramSettings, objective: Objective) -> None:
+    """Raise `SettingError` for settings that exclude each other."""
     sampler = str(settings.sampler)
-    check_sampler(sampler, objective.name, tuple(in_order(objective)))
+    check_sampler(sampler, objective.name, tuple(samplers_for_words(objective)))
     is_retrieved = retrieves(settings)
     if settings.block_size == 0 and (
         is_retrieved or not ENCODERS[settings.architecture].PER_CONTEXT
@@ -423,7 +422,7 @@ def _refuse(settings: SkipGramSettings, objective: Objective) -> None:
         )
 
 
-def in_order(objective: Objective) -> list[str]:
+def samplers_for_words(objective: Objective) -> list[str]:
     """The samplers that the objective takes for word vectors, the default first."""
     taken = [name for name in objective.samplers() if not samplers.SAMPLERS[name].conditional]
     made_for = Search.name if "retrieved" in objective.candidates else None

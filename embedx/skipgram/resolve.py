@@ -1,7 +1,8 @@
 """Resolve the settings of word vectors that depend on the text.
 
-`configure` (configuration.py) decides what is known before the text is read. `resolve` is called
-once, when the text is counted, and leaves nothing open. A rule is a function with its reason.
+`configure` (configuration.py) resolves the others before the text is read. `resolve` is called
+once, after the text is counted; then every setting has a value. A rule is a function whose
+docstring has the reason.
 """
 
 import dataclasses
@@ -17,26 +18,27 @@ from embedx.objectives.contract import Objective
 from embedx.runtime.cores import usable_cores
 from embedx.runtime.progress import Progress
 from embedx.samplers.contract import Sampler
-from embedx.skipgram.configuration import Configuration, retrieves, usual_rate
+from embedx.skipgram.configuration import Configuration, default_rate, retrieves
 from embedx.skipgram.settings import LARGE_TEXT, MAX_DRAWS, SkipGramSettings
 
-# From FEW_DRAWS on a negative may stand for more pairs, where the loss is a sum over pairs.
-FEW_DRAWS = 32
-PAIRS_PER_MORE_DRAWS = 20
-# Pairs that a block may bring to the row of the most frequent word. It matters for vocabularies of
-# some dozen words, where a block holds each of them many times.
-PAIRS_PER_ROW = 30
-# A learning rate is warned of that is this many times the default, or as much below it.
+# For losses that are sums over pairs: pairs per drawn negative beyond MIN_DRAWS, which replaces the
+# objective's `pairs_per_draw`.
+MIN_DRAWS = 32
+MAX_PAIRS_PER_DRAW = 20
+# Maximum number of pairs in a block for the row of the most frequent word. It matters for
+# vocabularies of some dozen words, each of which is many times in a block.
+MAX_PAIRS_PER_ROW = 30
+# Warn of a learning rate above the default by this factor, or below it.
 FAR_RATE = 30
 
 
 class CountedText(NamedTuple):
-    """What the rules look at beside the configuration.
+    """Facts of the text that the rules use.
 
-    n_tokens   of the vocabulary
+    n_tokens   number of tokens that are words of the vocabulary
     kept       int64 (n_words,): how often each word is expected to survive subsampling
     n_context  context words of a centre, on average
-    sampler    what draws, if anything does, prepared
+    sampler    prepared for the counts
     """
 
     n_tokens: int
@@ -46,7 +48,7 @@ class CountedText(NamedTuple):
 
 
 class Resolved(NamedTuple):
-    """Settings with nothing left open, and the reason of each that the text decided, by name."""
+    """The resolved settings, and the reasons of those that were chosen, by name."""
 
     settings: SkipGramSettings
     origins: dict[str, str]
@@ -65,7 +67,7 @@ def resolve(config: Configuration, text: CountedText) -> Resolved:
     if config.is_sized_by_text and text.n_tokens >= LARGE_TEXT:
         choose(f"{text.n_tokens:,} tokens", **config.objective.large_text_defaults)
     if settings.learning_rate is None:
-        rate = usual_rate(settings.optimizer, config.kind)
+        rate = default_rate(settings.optimizer, config.kind)
         choose(f"optimizer {settings.optimizer}", learning_rate=rate)
     block_size = largest_block(settings, config.objective, text)
     if block_size < settings.block_size:
@@ -81,18 +83,18 @@ def resolve(config: Configuration, text: CountedText) -> Resolved:
 
 
 def negatives_of_pair(settings: SkipGramSettings, objective: Objective, sampler: Sampler) -> int:
-    """Negatives that are drawn for a pair; 0 where none are."""
+    """Number of negatives drawn for a pair; 0 if none are drawn."""
     is_drawn = sampler.candidates == "drawn" and not is_made_of_found_rows(settings, objective)
     return objective.negatives if is_drawn else 0
 
 
 def is_made_of_found_rows(settings: SkipGramSettings, objective: Objective) -> bool:
-    """Whether a search finds the candidates of an objective that is made for one."""
+    """Whether a search finds the candidates and the objective is made for one."""
     return retrieves(settings) and "retrieved" in objective.candidates
 
 
 def largest_block(settings: SkipGramSettings, objective: Objective, text: CountedText) -> int:
-    """Centres of a block, so few that the likeliest row gets PAIRS_PER_ROW pairs at most."""
+    """The block size at which the likeliest row gets at most MAX_PAIRS_PER_ROW pairs."""
     n_negatives = negatives_of_pair(settings, objective, text.sampler)
     likeliest = float(text.kept.max() / text.kept.sum())
     if n_negatives:
@@ -100,34 +102,32 @@ def largest_block(settings: SkipGramSettings, objective: Objective, text: Counte
     if text.sampler.candidates == "path":  # the root is on every path
         likeliest = 1.0
     n_pairs = pairs_of_centre(settings.architecture, text.n_context) * (1 + n_negatives)
-    return min(settings.block_size, max(1, int(PAIRS_PER_ROW / (n_pairs * likeliest))))
+    return min(settings.block_size, max(1, int(MAX_PAIRS_PER_ROW / (n_pairs * likeliest))))
 
 
 def negatives_of_block(
     settings: SkipGramSettings, objective: Objective, text: CountedText
 ) -> int | None:
-    """Negatives that the centres of a block share: enough to keep each update small; None where
-    none are drawn. Where a search finds candidates, they are drawn before it begins.
+    """Number of negatives that the centres of a block share, enough to keep each update small; None
+    if none are drawn. With a search they are drawn during warm-up.
     """
     if is_made_of_found_rows(settings, objective):
         return min(objective.negatives, MAX_DRAWS) or None
     n_negatives = negatives_of_pair(settings, objective, text.sampler)
     n_pairs = pairs_of_centre(settings.architecture, text.n_context)
-    n_wanted = n_negatives * settings.block_size * n_pairs
+    n_negatives_of_block = n_negatives * settings.block_size * n_pairs
     joins_pairs = objective.traits.merges_pairs or objective.traits.pairs_as_set
-    draws = max(n_negatives, math.ceil(n_wanted / objective.pairs_per_draw))
-    if objective.positives == "summed" and draws > FEW_DRAWS:
-        draws = max(FEW_DRAWS, math.ceil(n_wanted / PAIRS_PER_MORE_DRAWS))
+    draws = max(n_negatives, math.ceil(n_negatives_of_block / objective.pairs_per_draw))
+    if objective.positives == "summed" and draws > MIN_DRAWS:
+        draws = max(MIN_DRAWS, math.ceil(n_negatives_of_block / MAX_PAIRS_PER_DRAW))
     draws = min(draws, MAX_DRAWS)
     if objective.positives == "single" and not joins_pairs:
-        draws = with_room_for_positive(draws)
+        draws = fitting_draws(draws)
     return draws or None
 
 
-def with_room_for_positive(draws: int) -> int:
-    """The draws, or one fewer where the positive beside them would take the scores of a pair to
-    the next multiple of what kernels compute at once.
-    """
+def fitting_draws(draws: int) -> int:
+    """The draws, or one fewer if draws and positive would need another SCORE_PADDING of scores."""
     return draws - 1 if draws > 0 and draws % SCORE_PADDING == 0 else draws
 
 
@@ -141,7 +141,7 @@ def warn_of_rate(config: Configuration, progress: Progress) -> None:
     if settings.learning_rate is None:
         return
     rate = settings.learning_rate
-    usual = _default_rate(config)
+    usual = _rate_by_default(config)
     if usual / FAR_RATE < rate < usual * FAR_RATE:
         return
     remedy: Text = "leave it out"
@@ -154,12 +154,12 @@ def warn_of_rate(config: Configuration, progress: Progress) -> None:
     )
 
 
-def _default_rate(config: Configuration) -> float:
+def _rate_by_default(config: Configuration) -> float:
     """The default learning rate of the optimizer for this kind of data, unless the objective
     declares one with the optimizer.
     """
     optimizer = config.settings.optimizer
-    usual = usual_rate(optimizer, config.kind)
+    usual = default_rate(optimizer, config.kind)
     defaults = config.objective.word_defaults
     if optimizer != defaults.get("optimizer", SkipGramSettings.optimizer):
         return usual

@@ -65,19 +65,19 @@ from embedx.training.strategy import Strategy, Tally, Wrap
 from embedx.vectors import model
 
 FLOATS_AT_A_TIME = 1 << 23
-# A word with its count, in a model's folder, about.
+# Of vocabulary.tsv, approximately.
 BYTES_PER_WORD = 12
 
 
 class EpochEnd(NamedTuple):
     """The argument of a callback.
 
-    epoch    from 1
-    loss     mean per pair over the epoch, in nats; None if there was no pair
-    words    of the vocabulary that were read in it
-    seconds  of training so far
-    model    what was learned so far; arrays are views of the tables, which training changes
-             later, or copies
+    epoch    number of the epoch, from 1
+    loss     mean loss per pair over the epoch, in nats; None if there was no pair
+    words    number of words of the vocabulary read in the epoch
+    seconds  duration of training so far
+    model    the current word vectors; arrays are copies, or views of the tables, which training
+             changes later
     """
 
     epoch: int
@@ -87,7 +87,7 @@ class EpochEnd(NamedTuple):
     model: model.WordVectors
 
 
-# called after each epoch; what returns True ends the training
+# Called after each epoch; training ends if it returns True.
 Callback = Callable[[EpochEnd], object]
 
 
@@ -111,13 +111,13 @@ class TrainedVectors:
 class WordVectorsRun:
     """A run on an encoded corpus, with resolved settings.
 
-    remap      int32 (n_types,): the word of each type of the corpus, -1 where it is none
-    sampler    draws the candidates; with a search, until its index is built
-    origins    why settings were chosen, by name
-    snapshot   of `outcome.state`, to resume; of a run with the same configuration and corpora
+    remap      int32 (n_types,): from provisional ids to the words of the vocabulary, -1 if left out
+    sampler    draws the candidates; with a search, during warm-up
+    origins    reasons of settings that were chosen, by name
+    snapshot   state to resume from: `outcome.state` of a run with the same configuration and text
     callbacks  called after each epoch
-    wrap       makes the strategy that trains, of the one on this machine
-    history    held-out log-likelihoods
+    wrap       replaces the strategy of this machine by that of a cluster
+    history    held-out log-likelihoods during the run
     """
 
     corpus: EncodedCorpus

@@ -1,7 +1,9 @@
-"""The parameters of word vectors, and how a chunk of text trains them, by which kernel.
+"""The strategies of word vectors: the tables of parameters, and the kernel that trains them on a
+chunk of text.
 
-Streamed         engine/skipgram.py: candidates are drawn rows, those on a tree's path, or all rows
-RetrievedStream  engine/skipgram.py, train_chunk_retrieved: they are the rows that an index finds
+    class            kernel                 candidates
+    Streamed         train_chunk            drawn rows, the nodes on a tree's path, or all rows
+    RetrievedStream  train_chunk_retrieved  the rows that an index finds, and drawn rows
 """
 
 import math
@@ -33,28 +35,29 @@ from embedx.training.schedule import orders
 from embedx.training.state import TrainState
 from embedx.training.strategy import Strategy, Tally
 
-# What to do where memory is short.
+# Remedies if memory is too small.
 SMALLER = (
     ("lower ", Setting("dim"), ", ", Setting("max_vocab")),
     (", ", Setting("threads"), " or ", Setting("window")),
 )
-CHUNK = 10_000  # tokens a worker trains between two looks at the clock: about 5 ms
-NONE_HELD_OUT = np.zeros(-(-CHUNK // PIECE), np.uint8)  # of a chunk that is generated
-# Where every row is a candidate of every block: what the accumulators of the output rows begin at.
-# From 0, Adagrad's first steps are as long for gradients of next to nothing as for any other
+CHUNK = 10_000  # tokens of a chunk: a worker trains them in about 5 ms
+# `TokenStream.held_out` of a chunk of walks.
+NONE_HELD_OUT = np.zeros(-(-CHUNK // PIECE), np.uint8)
+# Initial Adagrad accumulators of the output rows if every row is a candidate of every block. From
+# 0, the first step of a row would be equally long for a gradient of nearly zero
 # (docs/objectives.md, "The exact softmax of words").
-FIRST_STATE_OF_ALL_ROWS = 1.0
+INITIAL_STATE_OF_ALL_ROWS = 1.0
 # The loss before training is that of one chunk in CHUNKS_PER_SAMPLE, of MAX_SAMPLES at most.
 CHUNKS_PER_SAMPLE = 100
 MAX_SAMPLES = 8
-# After each chunk this share of the rows is brought up to date in the index, in turn, but at least
-# REFRESHED_ROWS.
+# Share of the rows that are updated in the index after each chunk, in turn, and their minimum.
 REFRESHED_SHARE = 0.01
-REFRESHED_ROWS = 200
-# Highest-scoring rows that each word keeps, with drawn rows for all others, and without.
-FOUND_WITH_TAIL = 2
-FOUND_ALONE = 8
-# as that of `search.updater`, but rarer: a word keeps what it has found for long
+MIN_REFRESHED_ROWS = 200
+# Default number of rows found for each word, with and without drawn rows for all others.
+N_FOUND_WITH_TAIL = 2
+N_FOUND_WITHOUT_TAIL = 8
+# Share of the rows that change clusters before the index is rebuilt; larger than the default of
+# `search.updater`, because words keep the rows found for them.
 REBUILD_SHARE = 0.5
 
 
@@ -75,7 +78,7 @@ def empty_tables(
         inputs = new_table(n_inputs, columns, rule)
         outputs = new_table(objective.n_rows(n_words), columns, rule)
         if sampler.candidates == "all" and not rule.is_ema:
-            outputs.state.fill(FIRST_STATE_OF_ALL_ROWS)
+            outputs.state.fill(INITIAL_STATE_OF_ALL_ROWS)
     state = np.zeros((n_words, objective.state_width), np.float32)
     n_updates = np.zeros(n_words if state.size else 1, np.int64)
     return engine.SkipGramTables(inputs, outputs, state, n_updates)
@@ -86,22 +89,23 @@ def block_plan(
     settings: Any,
     candidates: str,
     n_rows: int,
-    n_around: float,
+    n_context: float,
     max_gradient: float,
 ) -> blocks.BlockPlan:
     """How blocks are formed, with resolved `SkipGramSettings`.
 
-    n_around  context words of a centre, in the mean
+    n_context  mean number of context words of a centre
     """
     n_draws = settings.draws if candidates == "drawn" else 0
     is_proximal = objective.step == "proximal"
     if is_proximal:
         max_gradient = math.inf
     elif n_draws:
-        # A row that is drawn more rarely than by default has a gradient that is so much longer.
-        n_pairs = max(settings.block_size, 1) * pairs_of_centre(settings.architecture, n_around)
-        usual = objective.negatives * n_pairs / objective.pairs_per_draw
-        max_gradient *= max(usual / n_draws, 1.0)
+        # With fewer draws than by default each row is drawn for more pairs, and its gradient is
+        # longer in proportion.
+        n_pairs = max(settings.block_size, 1) * pairs_of_centre(settings.architecture, n_context)
+        default_draws = objective.negatives * n_pairs / objective.pairs_per_draw
+        max_gradient *= max(default_draws / n_draws, 1.0)
     return blocks.BlockPlan(
         encoder=list(ENCODERS).index(settings.architecture),
         window=settings.window,
@@ -122,11 +126,11 @@ def block_plan(
 
 
 class Frequencies(NamedTuple):
-    """How often words occur in the text that is trained on.
+    """The frequencies of words in the training text.
 
-    kept_share  float64 (n_words,): how often a word of the vocabulary that is read is each word,
-                and survives subsampling
-    scores      (n_rows,): scores by which the objective predicts that
+    kept_share  float64 (n_words,): the tokens of each word that survive subsampling, over all
+                tokens of the vocabulary
+    scores      (n_rows,): scores by which the objective predicts the frequencies
     """
 
     kept_share: np.ndarray
@@ -138,9 +142,8 @@ class Streamed(Strategy):
     along a tree's paths.
 
     settings     resolved `SkipGramSettings`
-    sampler      what draws, if anything does
-    generated    as of `EncodedCorpus`
-    frequencies  None where the loss of a model of frequencies alone is not wanted
+    generated    walks in place of the tokens of the stream, see `EncodedCorpus`
+    frequencies  None if `baseline_loss` is not needed
     """
 
     def __init__(
@@ -168,10 +171,10 @@ class Streamed(Strategy):
         self.order_of = orders(self.n_chunks, settings.seed, CHUNK_ORDER)
         self.n_words = len(tables.state)
         self.n_rows = len(tables.outputs.rows)
-        n_around = context_words(stream.tokens, settings.window)
+        n_context = context_words(stream.tokens, settings.window)
         max_gradient = engine.MAX_GRADIENT if generated is None else generated.max_gradient
         self.plan = block_plan(
-            objective, settings, sampler.candidates, self.n_rows, n_around, max_gradient
+            objective, settings, sampler.candidates, self.n_rows, n_context, max_gradient
         )
         self.draws = sampler.data(self.plan.n_draws)
         constants = objective.constants(self.plan.n_draws or self.n_rows, self.n_words)
@@ -201,7 +204,7 @@ class Streamed(Strategy):
         return Tally(*engine.train_chunk(*self.functions, *arguments))
 
     def state(self) -> TrainState:
-        """The parameters, and what the optimiser and the objective keep beside them."""
+        """The parameters, and the states of optimizer and objective."""
         state = TrainState()
         tables = self.tables
         for name, table in (("inputs", tables.inputs), ("outputs", tables.outputs)):
@@ -212,7 +215,7 @@ class Streamed(Strategy):
         return state
 
     def sampled_loss(self) -> float | None:
-        """From chunks all over the corpus, at rate 0."""
+        """The mean loss of a few chunks, spread over the corpus, at rate 0."""
         n = min(max(self.n_chunks // CHUNKS_PER_SAMPLE, 1), MAX_SAMPLES)
         tally = Tally()
         for k in range(n):
@@ -238,15 +241,15 @@ class Streamed(Strategy):
         return self.sampled_loss()
 
     def _prepare_chunk(self, worker: Any, epoch: int, number: int, rate: float) -> tuple[Any, ...]:
-        """What the kernel takes for a chunk. Sets the worker's longest step for the rate, and
-        writes the tokens of the chunk where they are generated.
+        """The arguments of the kernel for a chunk. Sets the worker's longest step for the rate, and
+        writes the tokens of the chunk if they are generated.
         """
         worker.longest_step[0] = engine.LONGEST_STEP * rate / self.settings.learning_rate
         chunk = self.chunk(epoch, number, rate)
         return self._with_tokens((self.shared_inputs, worker, chunk), worker, epoch)
 
     def chunk(self, epoch: int, number: int, rate: float) -> engine.Chunk:
-        """The chunk that is trained as that number of an epoch."""
+        """The chunk trained at this position of an epoch."""
         place = number
         if self.settings.shuffle:
             place = int(self.order_of(epoch)[number])
@@ -261,8 +264,8 @@ class Streamed(Strategy):
     def _with_tokens(
         self, arguments: tuple[Any, ...], workspace: engine.SkipGramWorkspace, epoch: int
     ) -> tuple[Any, ...]:
-        """The arguments of a kernel, shared inputs first and the chunk last. Where tokens are
-        generated, those of the chunk are written to the workspace and take the place of the text.
+        """The arguments of a kernel, shared inputs first and the chunk last. If tokens are
+        generated, those of the chunk are written to the workspace and replace the text.
         """
         if self.generated is None:
             return arguments
@@ -278,9 +281,9 @@ class Streamed(Strategy):
 
 
 class RetrievedStream(Streamed):
-    """Candidates are the rows that an index finds, and a few drawn rows for all others; drawn rows
-    alone for the first share of the run, while all scores are alike. A worker is a workspace for
-    blocks and one for searching.
+    """Candidates are the rows that an index finds, and a few drawn rows for all others; during
+    warm-up, while scores hardly differ, drawn rows alone. A worker is a pair of workspaces, for
+    blocks and for searching.
 
     index    settings of the search
     """
@@ -294,7 +297,7 @@ class RetrievedStream(Streamed):
         has_tail = objective.traits.unbiased or objective.traits.has_tail
         if not has_tail:
             self.loss_unit += " among the rows found"
-        n_found = index.found or (FOUND_WITH_TAIL if has_tail else FOUND_ALONE)
+        n_found = index.found or (N_FOUND_WITH_TAIL if has_tail else N_FOUND_WITHOUT_TAIL)
         n_found = min(n_found, self.n_rows)
         self.search = self._search_spec(n_found)
         self.found = retrieved.new_found_rows(self.n_words, n_found)
@@ -352,7 +355,7 @@ class RetrievedStream(Streamed):
         progress.detail(f"each word keeps its {n_found} highest-scoring rows: {megabytes:.3g} MB")
 
     def phase(self, step: int) -> int:
-        """1 where rows are retrieved."""
+        """1 if rows are retrieved; 0 during warm-up."""
         return int(step >= self.index.warm_up * self.n_chunks)
 
     def train_chunk(self, worker: Any, epoch: int, chunk: int, rate: float) -> Tally:
@@ -362,7 +365,7 @@ class RetrievedStream(Streamed):
             self.updater.current(), worker, epoch, chunk, rate
         )
         tally = Tally(*engine.train_chunk_retrieved(*self.functions, *arguments))
-        n_refreshed = max(math.ceil(REFRESHED_SHARE * self.n_rows), REFRESHED_ROWS)
+        n_refreshed = max(math.ceil(REFRESHED_SHARE * self.n_rows), MIN_REFRESHED_ROWS)
         self.updater.update_next(n_refreshed)
         return tally
 
@@ -380,7 +383,7 @@ class RetrievedStream(Streamed):
     def _prepare_retrieved_chunk(
         self, index: Index, worker: Any, epoch: int, number: int, rate: float
     ) -> tuple[Any, ...]:
-        """What the kernel takes for a chunk whose candidates are found; see `_prepare_chunk`."""
+        """As `_prepare_chunk`, for `train_chunk_retrieved`."""
         retrieval = retrieved.Retrieval(index, self.search, self.found, self.index.refresh)
         chunk = self.chunk(epoch, number, rate)
         block_workspace, search_workspace = worker
