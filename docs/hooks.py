@@ -139,7 +139,7 @@ def parameters_of_words() -> str:
 
 def parameters_of_labels() -> str:
     """The parameters of `SoftmaxClassifier` that are settings of `embedx classify`."""
-    from embedx.classification.estimator import FIELDS, PARAMETERS
+    from embedx.classification.estimator_settings import FIELDS, PARAMETERS
 
     fields = {name: field for name, field in FIELDS.items() if name in PARAMETERS}
     return _parameters(fields, {name: field.default for name, field in fields.items()})
