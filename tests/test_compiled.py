@@ -134,6 +134,32 @@ def test_a_second_process_loads_kernels_from_the_cache(folder):
     assert used(folder) == (2, [])
 
 
+FUNCTION_AS_ARGUMENT = """
+from numba import float64, types
+
+@kernel
+def applied(function, x):
+    return function(x)
+
+SIGNATURE = float64(float64)
+
+def triple(x):
+    double.compile(SIGNATURE)
+    function = types.CompileResultWAP(double.get_compile_result(SIGNATURE))
+    return int(applied(function, x) + x)
+
+triple.stats = applied.stats
+"""
+
+
+def test_kernels_that_take_functions_are_loaded_too(folder):
+    kernels = KERNELS.partition("@kernel\ndef triple")[0] + FUNCTION_AS_ARGUMENT
+    (folder / "small_kernels.py").write_text(kernels)
+    started_anew = "pass"  # a forked process would have imported more of numba
+    assert used(folder, started_anew) == (0, [])
+    assert used(folder, started_anew) == (3, [])
+
+
 def test_a_part_of_a_kernel_is_called_from_python_as_well(folder):
     """It is compiled once for each, and both are found again."""
     part = "from embedx.kernels.compiled import kernel_part\n\n@kernel_part\ndef double"
