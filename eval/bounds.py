@@ -333,7 +333,7 @@ def gap_of(method: Method, scored: Scored, n_rows: int, run: Run, seed: int) -> 
 
 
 class Counts(NamedTuple):
-    """Which rows are candidates of each example, (n, K) each, as `coefficients` takes them."""
+    """The candidates of each example as `coefficients` takes them, (n, K) each."""
 
     sample_count: np.ndarray
     log_expected_count: np.ndarray
@@ -361,7 +361,7 @@ def found_rows(scored: Scored, n: int, objective: str) -> Counts:
 
 
 def highest(scored: Scored, n: int) -> np.ndarray:
-    """Which rows are the n with the highest scores, the positive not counted."""
+    """Whether a row is one of the n with the highest scores, the positive not counted."""
     z = scored.z.copy()
     z[np.arange(len(scored.y)), scored.y] = -np.inf
     is_found = np.zeros(z.shape, bool)

@@ -409,7 +409,7 @@ def libmultilabel(job: Job, files: Files, scratch: Path) -> Result:
 
 
 def linearsvc(job: Job, files: Files, scratch: Path) -> Result:
-    """Of the labels that occur in training."""
+    """A classifier by scikit-learn's LinearSVC, of the labels that occur in training."""
     import joblib
     from sklearn.multiclass import OneVsRestClassifier
     from sklearn.svm import LinearSVC

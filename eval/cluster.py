@@ -173,7 +173,7 @@ def prepared(
 
 
 def started(plan: Any, n: int) -> list[Any]:
-    """So many workers of one thread."""
+    """n workers of one thread each, started."""
     workers = [Worker(plan, 1) for _ in range(n)]
     for worker in workers:
         worker.start()

@@ -123,7 +123,7 @@ class Run:
             stop(f"data are missing. {missing}. Or choose what is here by --only")
 
     def chosen(self, what: str) -> tuple[str, ...]:
-        """Of the words of one choice those named by --only; all where none is."""
+        """The words of a choice that --only names; all of them if it names none."""
         words = self.experiment.choices[what]
         return tuple(word for word in words if word in self.only) or words
 

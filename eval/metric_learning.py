@@ -163,7 +163,7 @@ def retrieved(h: np.ndarray, rows: Labeled) -> dict[str, Any]:
 
 
 def hits(x: np.ndarray, label: np.ndarray, begin: int) -> np.ndarray:
-    """Which of the nearest others of a block of rows have their label, bool (n, max(NEAREST))."""
+    """Whether each of the nearest other rows has the label of a row, bool (n, max(NEAREST))."""
     rows = np.arange(begin, min(begin + BLOCK, len(x)))
     closeness = 2 * x[rows] @ x.T - np.square(x).sum(axis=1)
     closeness[np.arange(len(rows)), rows] = -np.inf

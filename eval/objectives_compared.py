@@ -65,7 +65,7 @@ def apart_from_seed(record: Record) -> Job:
 
 
 def finished(runs: Runs) -> Runs:
-    """Those of which no run diverged."""
+    """The objectives of which no run diverged, with their runs."""
     return {
         name: records
         for name, records in runs.items()

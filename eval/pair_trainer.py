@@ -278,7 +278,7 @@ class PairTrainer:
     def _arguments(
         self, inputs: ndarray, targets: ndarray, epoch: int, first: int
     ) -> tuple[Any, ...]:
-        """Those of `train_pairs` behind the functions, but for the rate."""
+        """The arguments of `train_pairs` behind the functions, without the rate."""
         return (self.shared, self.workspace, inputs, targets, first, stream_key(self.seed, epoch))
 
     # ---- probabilities

@@ -319,7 +319,7 @@ def smoothed(result: Result, what: str) -> np.ndarray:
 
 
 def highest(results: Sequence[Result], what: str) -> list[float]:
-    """Of each smoothed curve."""
+    """The highest value of each smoothed curve."""
     return [float(smoothed(result, what)[1].max()) for result in results if result["points"]]
 
 

@@ -274,7 +274,7 @@ def thinned(values: list[float], max_length: int = 120) -> list[float]:
 
 
 def metrics(classifier: Any, test: Any) -> dict[str, float]:
-    """Those that the paper prints."""
+    """The metrics that the paper prints."""
     scores = classifier.evaluate(test, threads=1)
     names = (
         "log_likelihood",

@@ -133,7 +133,7 @@ def needs(run: Run) -> list[str]:
 
 
 def curve_jobs(run: Run, section: str) -> Iterator[Job]:
-    """Of each contender the rates, and the curve at the best of them."""
+    """For each contender, runs by learning rate and the curve at the best one."""
     for name in run.chosen("contender"):
         if name == JOINT and not TASKS[section].multilabel:
             continue
@@ -156,7 +156,7 @@ def batches_job(section: str, objective: str) -> Job:
 
 
 def achieved(records: Records, key: Job) -> dict[float, float]:
-    """By rate; -1 where training diverged."""
+    """Validation scores by learning rate; -1 where training diverged."""
     runs = records.find(**key, what="rate")
     return {
         record["job"]["rate"]: -1.0 if (value := record["result"]["measure"]) is None else value

@@ -94,7 +94,7 @@ def messages(n_blocks: int, iterations: int, index: str) -> Job:
 
 
 def jobs(run: Run, section: str) -> Iterator[Job]:
-    """Of each contender the rates, and training by the best of them."""
+    """For each contender, runs by learning rate and training at the best one."""
     size = sizes(run, section)
     for search in searches(SECTIONS[section].blocks):
         key = {"section": section, **size, **search}

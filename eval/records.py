@@ -111,7 +111,7 @@ class Records:
         return records
 
     def succeeded(self, **job: Any) -> list[Record]:
-        """Those of them that did not fail."""
+        """The records of a job that did not fail."""
         return [record for record in self.find(**job) if not has_failed(record["result"])]
 
     def results(self, **job: Any) -> list[Result]:

@@ -43,7 +43,7 @@ LARGER = 10  # how many times larger the second corpus of the section on memory 
 
 
 def jobs(run: Run) -> Iterator[Job]:
-    """Those of the chosen sections. A section that rests on another's jobs asks for them too;
+    """The jobs of the chosen sections. A section that rests on another's jobs has them too;
     nothing is measured twice.
     """
     plan = Plan(run)
@@ -199,7 +199,7 @@ class Plan:
             }
 
     def block(self) -> Iterator[Job]:
-        """Where the time of the training kernel goes."""
+        """The seconds of each part of the training kernel."""
         yield from (
             {"kind": "block", "objective": name, "turns": self.run.settings.turns}
             for name in speed_block.SAMPLED

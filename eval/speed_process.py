@@ -426,7 +426,7 @@ def first_block(job: Job, files: Files) -> dict[str, Any]:
 
 
 def block(job: Job, files: Files) -> dict[str, Any]:
-    """Where the time of the training kernel goes."""
+    """The seconds of each part of the training kernel."""
     from eval import speed_block
 
     return speed_block.measure(job, files["excerpt"])

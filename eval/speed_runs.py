@@ -99,7 +99,7 @@ def best_of_peers(records: Records, tool: str, threads: int, **job: Any) -> Reco
 
 
 def best_peers(records: Records) -> list[Record]:
-    """Of each trainer and thread count the run at the best rate."""
+    """The run at the best rate of each trainer and number of threads."""
     best = [
         best_of_peers(records, tool, threads)
         for threads in THREADS

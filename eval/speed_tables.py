@@ -70,7 +70,7 @@ def default_tests() -> list[Any]:
 
 @functools.cache  # tables of a page ask for the same
 def difference_on(place: int, ours: tuple[str, ...], theirs: tuple[str, ...]) -> Any:
-    """That on one of the tests, of answers as they are on record."""
+    """The paired difference on one test set, from answers as they are on record."""
     test = default_tests()[place]
     a, b = (
         [word_sets.Answers(test, unpacked(packed)) for packed in runs] for runs in (ours, theirs)
@@ -385,7 +385,7 @@ def quality_targets(records: Records) -> Iterator[Mapping[str, str]]:
 
 
 def speed_targets(records: Records) -> Iterator[Mapping[str, str]]:
-    """Of training, and of whole commands."""
+    """Targets of training and of whole commands."""
     runs = runs_of(records, "embedx", "full", name=DEFAULT)
     gensim_speed = gensim_rate(records, THREADS[-1])
     if runs and gensim_speed:

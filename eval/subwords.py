@@ -181,7 +181,7 @@ def take_time(job: Job, files: dict[str, str]) -> Result:
 
 
 def results(records: Records, **job: Any) -> list[Result]:
-    """Of jobs that have all of these settings; n-grams come back from the records as a list."""
+    """Results of jobs with all of these settings; n-grams come back from the records as a list."""
     ngrams = job.pop("ngrams")
     ngram_list = list(ngrams) if ngrams else None
     return [

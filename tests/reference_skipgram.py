@@ -316,7 +316,7 @@ class Naive:
         return loss
 
     def rates(self, states, lr, most):
-        """Of each row, by what its optimiser has seen before the step."""
+        """The learning rate of each row by the optimiser's state before the step."""
         naive = reference.NAIVE_OPTIMIZERS[self.optimizer]
         divisors = [max(naive.divisor(state[0]), 1e-6) if naive.by_row else 1.0 for state in states]
         return np.array([min(lr / divisor, most) for divisor in divisors])

@@ -417,7 +417,7 @@ def test_an_interrupted_run_leaves_a_model_and_its_state(
 
 @pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="the system has no such signal")
 def test_a_signal_that_is_ignored_from_the_start_stays_ignored(home, two_topics, uninterrupted):
-    """As under nohup."""
+    """As `nohup` does with SIGHUP."""
     words = [str(int(signal.SIGHUP)), "after", *command_of("train", two_topics, "nohup")]
     code = f"import signal\nsignal.signal(signal.SIGHUP, signal.SIG_IGN)\n{ENDED}"
     embedx = forked.run(

@@ -303,7 +303,7 @@ def test_propensities_of_dense_weights_change_psp_at_k_and_the_log_says_so(name)
 
 
 def test_test_data_without_any_label_are_refused_before_anything_is_trained(tmp_path):
-    """Such as a file of another format, whose lines a model of texts reads as texts."""
+    """For example a file of another format, whose lines a model of texts reads as texts."""
     training = tmp_path / "training.txt"
     training.write_text("__label__a one two\n__label__b three four\n" * 60)
     test = tmp_path / "test.svm"

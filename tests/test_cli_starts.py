@@ -88,7 +88,7 @@ def test_commands_that_do_not_train_import_no_heavy_package(code, heavy):
 
 
 def imported_by(code, modules):
-    """Those of the modules that a process has imported after running some Python."""
+    """The modules, of some, that a process has imported after running some Python."""
     probe = f"import sys\n{code}\nprint(*[m for m in {modules.split()} if m in sys.modules])"
     completed = subprocess.run(
         [sys.executable, "-c", probe], capture_output=True, text=True, timeout=300, check=True

@@ -443,7 +443,7 @@ def test_threads_continue_with_the_next_range():
 
 
 def test_a_run_resumes_from_a_checkpoint_of_the_server(monkeypatch):
-    """Where workers begin, they are told everything, whatever was there before."""
+    """The first remote delta of a worker has all rows, whatever was in its replica."""
     inner, _, _ = run_on(monkeypatch, epochs=1)
     snapshot = inner.state().snapshot()
     again = Counting()

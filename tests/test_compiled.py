@@ -1,4 +1,4 @@
-"""Kernels on disk: found again, and done without where they are damaged or there is no room for
+"""The kernel cache: kernels are loaded again, and compiled where it is damaged or cannot hold
 them.
 """
 
@@ -107,7 +107,7 @@ assert taken(Points(np.array([1.5, 2]))) == 3.5
     ids=["missing", "changed"],
 )
 def test_kernels_work_with_a_numba_of_other_internals(folder, change, why):
-    """And finds them again. Named tuples and parts of kernels work too."""
+    """A second process finds them in the cache. Named tuples and parts of kernels work too."""
     (folder / "small_kernels.py").write_text(change + KERNELS + POINTS)
     for expected in (0, 2):
         hits, (line,) = used(folder)

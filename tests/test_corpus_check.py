@@ -26,7 +26,7 @@ MOJIBAKE = "é".encode().decode("latin-1").encode()  # Ã©
 
 
 def findings(*texts, size=7):
-    """Of texts, each a source, in blocks of `size` words."""
+    """The findings in texts, each a source, read in blocks of `size` words."""
     with tempfile.TemporaryDirectory() as folder:
         return found_in(Inspector(Path(folder)), texts, size)
 

@@ -36,7 +36,7 @@ def descent(
 
 @pytest.mark.parametrize("rate", [0.1, 1e4])
 def test_the_objective_never_rises(rate):
-    """Not even at a rate of ten thousand, which is halved until it suits."""
+    """A rate of ten thousand is halved until the objective falls."""
     problem = Problem()
     run = descent(problem, rate=rate)
     run.run()

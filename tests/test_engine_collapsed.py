@@ -67,7 +67,7 @@ def test_where_rows_are_found_they_and_the_targets_are_candidates(n, block):
 
 @pytest.mark.parametrize("rows", [engine.AllRows, best(5)], ids=["all", "found"])
 def test_an_evaluation_changes_no_state(rows):
-    """Not even one that was interrupted. The number of threads changes nothing."""
+    """An interrupted one neither. The number of threads does not change the result."""
 
     def interrupt(done):
         raise KeyboardInterrupt

@@ -32,7 +32,7 @@ PATH = "path"
 
 
 def sampler_of(sampling, noise, paths):
-    """What chooses rows so, prepared for as many classes as there is noise of."""
+    """A sampler that draws in this way, prepared for a class for each value of `noise`."""
     if sampling == PATH:
         sampler = Path(Settings())
     elif sampling == DISTINCT:
@@ -44,7 +44,7 @@ def sampler_of(sampling, noise, paths):
 
 
 class Run:
-    """A problem, and a worker that trains it by drawn rows."""
+    """A problem, and a worker that trains it with sampled candidates."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class Run:
         self.clock = 0.0
 
     def train(self, start, stop, lr=0.1):
-        """The loss and the number of terms."""
+        """Trains on examples start to stop of the order; the loss and the number of terms."""
         chunk = Chunk(self.order, 0, start, stop, np.float32(lr), self.clock, self.key)
         functions = load_kernel(
             sampled.train_chunk,
@@ -103,7 +103,7 @@ class Run:
         return loss, n_terms
 
     def terms(self, n_terms):
-        """What the worker's memory tells of the last minibatch."""
+        """The examples of the last minibatch with their candidates, from the worker's workspace."""
         s = self.workspace
         batch = self.workspace.batch
         columns = (s.rows, batch.label, batch.sample_count, batch.log_expected_count)
@@ -178,7 +178,7 @@ def test_distances_take_the_steps_of_their_gradients(kind, optimizer):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_proximal_terms_are_trained_in_turn_with_their_score_gains(kind):
-    """By the squared length of the input."""
+    """The gain of a score is the squared length of the input."""
     for bias in (True, False):
         Run(
             Problem(kind, bias=bias), is_proximal=True, uses_score_gain=True, batch=1
@@ -242,7 +242,7 @@ def test_no_row_exceeds_max_norm(kind, by_distance):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_lazy_weight_decay_equals_weight_decay_at_every_step(kind, optimizer):
-    """Of every row, whether it was met or not; and of no bias."""
+    """All rows decay, whether they were drawn or not; biases do not."""
     for batch in (1, 5):
         problem = Problem(kind, optimizer, n_classes=40, l2=0.3)
         Run(problem, batch=batch, n_draws=2).assert_steps_as_the_reference(epochs=3)
@@ -250,7 +250,7 @@ def test_lazy_weight_decay_equals_weight_decay_at_every_step(kind, optimizer):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_row_without_coefficient_takes_no_step(kind):
-    """Not even that of the mixture, whose memory would fade; draws have weight 0 here."""
+    """Its optimiser's state does not change either; draws have weight 0 here."""
     run = Run(Problem(kind, "mixture"), n_draws=3, batch=6, draws=0.0)
     run.tables.outputs.state[:] = 7
     never = np.setdiff1d(np.arange(run.problem.n_rows), run.problem.labels.ids)

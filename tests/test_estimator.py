@@ -210,7 +210,7 @@ def test_verbose_reports_on_standard_error(data, monkeypatch, capsys):
 
 @pytest.mark.parametrize(("strength", "seed"), [(0.1, None), (1.0, None), (1.0, 0)])
 def test_the_optimum_is_that_of_logistic_regression(data, strength, seed):
-    """Of rows with weights too, which are any numbers."""
+    """Also with weights of rows, which may be any numbers."""
     X, y, unseen, _ = data
     weights = None if seed is None else np.random.default_rng(seed).uniform(0, 2, len(y))
     theirs = LogisticRegression(C=strength, tol=1e-8, max_iter=10_000).fit(

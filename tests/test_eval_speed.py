@@ -64,7 +64,7 @@ def test_a_tool_is_left_out_by_naming_the_others(tmp_path):
 
 
 def test_recorded_jobs_equal_the_jobs_of_the_experiment():
-    """So that --resume finds the published records."""
+    """Otherwise --resume would not find the published records."""
     run = Run(experiment_called("speed"), ["start", "feed", "memory"], quick=False, turns=3)
     run.records = Records(RESULTS / "speed.jsonl")
     assert all(run.records.get(job) for job in speed.jobs(run))

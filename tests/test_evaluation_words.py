@@ -105,7 +105,7 @@ def test_pairs_are_scored_as_gensim_scores_the_file(name):
 
 @pytest.mark.parametrize("cased", [True, False])
 def test_every_packaged_set_has_gensims_score_to_all_digits(tmp_path, cased):
-    """By the command and the file that users have: words in several spellings, a fifth missing."""
+    """From the command and a file of vectors: words in several spellings, a fifth missing."""
     with_ties = toy(seed=4, share=0.8, cased=cased)
     rng = np.random.default_rng(5)
     table = rng.normal(0.3, 1, with_ties.vectors.shape).astype(np.float32)

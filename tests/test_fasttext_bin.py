@@ -184,7 +184,7 @@ OUTPUT_AT = INPUT_AT + 17 + 4 * 66 * 7
 
 
 def met_by(word, data):
-    """Where the row of a word's first n-gram is in the file."""
+    """The offset in the file of the row of a word's first n-gram."""
     return INPUT_AT + 17 + 4 * 7 * (6 + NGrams(2, 4, 60).buckets(word)[0])
 
 

@@ -82,7 +82,7 @@ def test_settings_of_walks_need_walks():
 
 
 def test_pairs_of_walks_are_counted(tmp_path):
-    """By --collapsed, whose walks are those of an epoch."""
+    """With --collapsed the walks of one epoch are counted."""
     config = configure(
         "softmax",
         {"walks": 20, "walk_length": 20, "dim": 8, "window": 3, "threads": 1},
@@ -95,7 +95,7 @@ def test_pairs_of_walks_are_counted(tmp_path):
 
 
 def test_models_are_compared_on_walks_of_another_seed(tmp_path):
-    """Whose nodes are numbered otherwise."""
+    """The nodes of those have other numbers."""
     (tmp_path / "edges").write_text("\n".join(map(" ".join, cliques(30))))
     walks = {"walks": 20, "walk_length": 100, "window": 3}
     data = Text([str(tmp_path / "edges")], walks, CompareSettings(heldout=0.5), cache_dir=tmp_path)

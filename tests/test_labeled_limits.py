@@ -1,4 +1,4 @@
-"""What readers of labelled data do at their limits."""
+"""Readers of labelled data: input lengths, numbers of features, empty lines at the end."""
 
 import numpy as np
 import pytest

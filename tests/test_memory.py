@@ -67,7 +67,7 @@ def test_the_least_of_all_limits_counts(monkeypatch):
 
 
 def test_the_system_says_what_is_free_and_limits_of_the_container_count_on_top(monkeypatch):
-    """As on macOS and Windows, which have no /proc."""
+    """Without /proc, as on macOS and Windows."""
     free = SimpleNamespace(total=8000, available=3000, free=100)
     monkeypatch.setattr(psutil, "virtual_memory", lambda: free)
     monkeypatch.setattr(memory, "memory_left", lambda: disk.NO_LIMIT)
@@ -93,7 +93,7 @@ def files(folder, **contents):
 
 
 def test_the_memory_of_a_container_of_version_1(tmp_path):
-    """Which sees its own group as the root of the controller."""
+    """The container sees its own group as the root of the controller."""
     membership = tmp_path / "cgroup"
     groups = tmp_path / "groups"
     membership.write_text("9:memory:/docker/1f2e\n4:cpu,cpuacct:/docker/1f2e\n0::/\n")

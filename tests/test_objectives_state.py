@@ -249,7 +249,7 @@ def test_bound_is_tight_at_the_optimal_state_and_below_elsewhere(name, relative)
     ],
 )
 def test_implicit_minimises_the_proximal_objective(double_sum, n_pairs, gap, drawn, lr, score_gain):
-    """Of one positive or of several, of so many pairs each."""
+    """With one positive or several, and any number of pairs for each."""
     z = scores(12)
     relative = double_sum == "proposed"
     label = np.pad(n_pairs, (0, K - len(n_pairs)))
@@ -405,7 +405,7 @@ def test_implicit_without_a_step_is_the_gradient():
 
 
 def test_implicit_without_a_step_takes_log_z_for_a_running_mean():
-    """And its step is the gradient there."""
+    """The step in the scores is then the gradient."""
     z = scores(14)
     weights = sampled_weights((0, 2))
     for n_updates in (1, 5, 100):

@@ -1,4 +1,4 @@
-"""What a command writes is asked for, whole or not there, and never written over what it reads."""
+"""Output files: existing ones need --overwrite, inputs are kept, failures leave no part."""
 
 import errno
 import io

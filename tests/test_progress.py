@@ -145,7 +145,7 @@ def test_an_exception_leaves_no_bar(screen, clock):
 
 
 def test_a_bar_has_no_thread_and_no_lock_of_several_processes(screen):
-    """Which could not be started, or be left locked in a process that forks."""
+    """A thread might not start, and a lock might stay locked in a process that forks."""
     import threading
 
     before = threading.active_count()

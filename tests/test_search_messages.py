@@ -125,7 +125,7 @@ def test_message_passing_in_one_block_equals_the_search(loss):
 
 @each_loss
 def test_a_block_score_that_was_not_found_is_zero_and_rows_that_no_block_finds_are_left_out(loss):
-    """Where algorithm 2 has a score of 0 for these too."""
+    """Algorithm 2 has a score of 0 for these too."""
     table, h = problem()
     table[:, :DIM] *= 0.01
     table[POSITIVES, :DIM] = 0
@@ -177,7 +177,7 @@ def test_gradients_of_a_strongly_convex_loss_converge_with_its_value():
 
 @each_loss
 def test_the_retrieved_gradient_approaches_the_exact_one_with_more_iterations(loss):
-    """Also without a strongly convex loss, where all rows are found."""
+    """This holds without a strongly convex loss too, if all rows are found."""
     for seed in range(3):
         table, h = problem(seed)
         _, exact = LOSSES[loss]((table @ h[0])[:N].astype(np.float64))

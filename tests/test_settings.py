@@ -169,7 +169,7 @@ def test_text_of_the_user_is_quoted_with_escapes(tmp_path):
 
 
 def test_less_memory_than_is_free_is_an_error_too(tmp_path, monkeypatch):
-    """As under `ulimit -v`."""
+    """For example under `ulimit -v`."""
 
     def fail(*_):
         raise MemoryError

@@ -10,7 +10,7 @@ from tests.support.resumed_runs import same, word_run
 
 @pytest.fixture
 def places(monkeypatch):
-    """Where each chunk that was trained began and ended, in the order of training; several over
+    """Begin and end of each chunk in the order of training; several over
     little data.
     """
     monkeypatch.setattr(strategies, "CHUNK", 150)

@@ -147,7 +147,7 @@ def test_rows_that_every_block_updates_get_an_initial_accumulator(objective, fir
 
 @pytest.mark.slow
 def test_the_exact_softmax_beats_the_frequencies_in_two_epochs_of_a_small_text():
-    """By .065 nats at least for seeds 1 to 4; after one epoch two of them are no better."""
+    """The gain is at least .065 nats for seeds 1 to 4; after one epoch two of them have none."""
     options = {"epochs": 2, "dim": 12, "max_vocab": 2000, "heldout": 0.05, "threads": 1}
     fitted = embedx.SkipGram(objective="softmax", **options).fit("wikipedia-sample")
     measured = fitted.model.facts["heldout"]
@@ -265,7 +265,7 @@ def some_tokens(n, n_types=9, seed=0):
 
 
 def positions(held_out):
-    """Of the tokens that are scored."""
+    """The positions of the tokens that are scored."""
     return np.concatenate([np.arange(start, stop) for start, stop in held_out.bounds.tolist()])
 
 

@@ -250,7 +250,7 @@ def test_frozen_vectors_stay_to_the_last_bit_and_new_ones_move(folder, objective
 
 @pytest.mark.parametrize("objective", ["ar", "ns"])
 def test_biases_are_frozen_too(folder, objective):
-    """Those of `ns` are the scores of the mean that its vectors no longer have."""
+    """The biases of `ns` are scores of the mean that its vectors no longer have."""
     old = embedx.load(folder(objective))
     new = going_on(folder(objective), freeze=True, objective=objective).model
     for name in ("input", "output", "bias"):

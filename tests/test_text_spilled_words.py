@@ -165,7 +165,7 @@ def test_more_words_than_numbers_is_an_error(tmp_path, small_pieces, monkeypatch
 
 
 def test_no_table_takes_more_than_its_share(tmp_path, monkeypatch):
-    """But for what one piece of the text adds."""
+    """The table may exceed it by what one piece of the text adds."""
     words = [b"%06x" % n for n in np.random.default_rng(0).integers(0, 200_000, 400_000)]
     (tmp_path / "corpus.txt").write_bytes(b" ".join(words))
     monkeypatch.setattr(parallel_tokenizer, "CHUNK_BYTES", 1 << 14)

@@ -1,6 +1,4 @@
-"""Opening, unpacking and decoding: what the user's files may be, and what is said when they are
-not.
-"""
+"""Opening, decompressing and decoding the user's files, and errors of files that are no text."""
 
 import bz2
 import gzip

@@ -155,7 +155,7 @@ def proximal_step_of_both_factors(inputs, rows, y, rate):
 @pytest.mark.parametrize("rate", [1.0, 10.0, 100.0])
 @pytest.mark.parametrize("size", [0.01, 0.3])
 def test_a_proximal_step_in_both_factors_is_no_longer_than_its_scores_need(size, rate):
-    """And it stays in the span of the rows (docs/derivations.md#steps-in-both-factors)."""
+    """The step stays in the span of the rows (docs/derivations.md#steps-in-both-factors)."""
     rng = np.random.default_rng(0)
     inputs = size * rng.normal(size=(3, 16))
     rows = size * rng.normal(size=(5, 16))

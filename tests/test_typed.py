@@ -46,7 +46,7 @@ def test_types_of_parameters_are_those_of_the_settings():
 
 @pytest.mark.slow
 def test_a_type_checker_refuses_a_misspelt_parameter(monkeypatch):
-    """And a value of another type; the first two calls are right."""
+    """It also refuses a value of another type; the first two calls are valid."""
     monkeypatch.setenv("MYPYPATH", str(Path(embedx.__file__).parent.parent))
     arguments = [
         "--strict",

@@ -43,7 +43,7 @@ def mutated(rng, data, other):
 
 
 def span(rng, data):
-    """Where a piece of the data begins and ends; short ones are more common."""
+    """Begin and end of a random piece of the data; short ones are more common."""
     start = rng.randint(0, len(data))
     return start, min(len(data), start + rng.choice((1, 2, 8, 64, 1024, len(data))))
 

@@ -76,8 +76,8 @@ def run(*arguments, cwd, env, code=COMMAND, check=True, input="", imported="embe
 
 
 def environment(home):
-    """That of commands which keep all but kernels in `home`; kernels are shared with the other
-    tests.
+    """Environment of commands that keep all files but kernels in `home`; all tests share the
+    kernels.
     """
     from embedx.kernels.compiled import KERNEL_FOLDER
 

@@ -31,7 +31,7 @@ def time_limit(seconds=LIMIT):
 
 
 def check_linear(work, n):
-    """That the work on an input of length 2n is at most about twice that on one of length n."""
+    """Assert that work doubles at most, about, when the length of the input doubles."""
     once = work(n)
     twice = work(2 * n)
     assert twice <= 2.3 * once + 100, f"{once:,} at {n:,}, {twice:,} at {2 * n:,}"

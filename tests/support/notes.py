@@ -40,7 +40,7 @@ class Notes(Silent):
 
 
 def lines_with(lines, *values):
-    """Those of the lines, a text or a list of notes, that have all these values: settings, files,
+    """The lines, of a text or a list of notes, that have all these values: settings, files,
     numbers.
     """
     if isinstance(lines, str):

@@ -14,7 +14,7 @@ NODE = {"num_cpus": 1, "object_store_memory": 100_000_000}
 
 @contextlib.contextmanager
 def cluster_of(n_nodes=2):
-    """So many machines of one CPU each; the first is the head."""
+    """A cluster of n machines with one CPU each; the first is the head."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what Ray makes of its own dependencies is not ours
         from ray.cluster_utils import Cluster
