@@ -41,6 +41,7 @@ from embedx.comparison import runs
 from embedx.text import cache
 from tests.support import forked
 from tests.support.checkpoints import end_at_a_checkpoint
+from tests.support.commands import run_command
 from tests.support.forked import environment
 from tests.support.label_data import write_xc
 from tests.support.needs import needs_gensim
@@ -437,8 +438,20 @@ class Terminal(io.StringIO):
         return True
 
 
+# a command that reads a file or writes one, which a shell would open
+REDIRECTED = re.compile(
+    r"(?:cat (?P<input>\S+) \| )?embedx (?P<words>[^|>]+?)(?: > (?P<output>\S+))?"
+)
+
+
 def run(line: str, extra: list[str], place: Path) -> str:
-    """What a command prints on standard output."""
+    """What a command prints on standard output.
+
+    Only `train` and commands before a pipe run in a shell: their streams have to be pipes.
+    """
+    redirected = REDIRECTED.fullmatch(line)
+    if redirected and line != f"embedx {redirected['words']}" and " train " not in line:
+        return run_redirected(redirected, extra, place)
     if "|" in line or " > " in line or not line.startswith("embedx "):
         shell = re.sub(r"(?<![\w.])embedx ", f"{shlex.quote(sys.executable)} -m embedx ", line)
         return process(["sh", "-c", " ".join([shell, *extra])], place)
@@ -451,6 +464,16 @@ def run(line: str, extra: list[str], place: Path) -> str:
     with contextlib.redirect_stdout(output):
         application([name, *words])(args=[name, *words], prog_name="embedx", standalone_mode=False)
     return output.getvalue()
+
+
+def run_redirected(redirected: re.Match[str], extra: list[str], place: Path) -> str:
+    """Run `cat INPUT | embedx WORDS > OUTPUT` in this process."""
+    text = (place / redirected["input"]).read_text("utf-8") if redirected["input"] else ""
+    printed = run_command(place, *shlex.split(redirected["words"]), *extra, input=text).stdout
+    if not redirected["output"]:
+        return printed
+    (place / redirected["output"]).write_text(printed, "utf-8")
+    return ""
 
 
 def process(words: list[str], place: Path) -> str:
