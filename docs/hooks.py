@@ -132,9 +132,9 @@ def samplers() -> str:
 
 def parameters_of_words() -> str:
     """The parameters of `SkipGram`."""
-    from embedx.skipgram.estimator import DEFAULTS, FIELDS
+    from embedx.skipgram.estimator import FIELDS, PARAMETER_DEFAULTS
 
-    return _parameters(FIELDS, DEFAULTS)
+    return _parameters(FIELDS, PARAMETER_DEFAULTS)
 
 
 def parameters_of_labels() -> str:
@@ -245,7 +245,7 @@ def defaults_by_kind() -> str:
     """The settings whose defaults depend on the kind of data, with those of each kind."""
     from embedx.settings import as_typed, option_name
     from embedx.skipgram.configuration import configure
-    from embedx.skipgram.defaults import DEFAULTS, TEXT, WALKS
+    from embedx.skipgram.defaults import DEFAULTS_BY_KIND, TEXT, WALKS
     from embedx.text.settings import SESSIONS
 
     values = {}
@@ -253,7 +253,7 @@ def defaults_by_kind() -> str:
     for kind, options in options_by_kind.items():
         config = configure(None, options)
         values[kind] = {"objective": config.objective.name, **config.record()}
-    names = dict.fromkeys(name for defaults in DEFAULTS.values() for name in defaults)
+    names = dict.fromkeys(name for defaults in DEFAULTS_BY_KIND.values() for name in defaults)
     rows = [
         (f"`{option_name(name)}`", *(as_typed(values[kind][name]) for kind in values))
         for name in names

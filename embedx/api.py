@@ -27,11 +27,11 @@ from embedx.evaluation.word_report import Report
 from embedx.labeled.tables.settings import TableSettings
 from embedx.labeled.words import TextFeatureSettings
 from embedx.pages import figures
-from embedx.parameters import check_names, fields_of, python_names, typed_settings
+from embedx.parameters import check_names, fields_of, plain_settings, python_names
 from embedx.report import report as pages
 from embedx.report.settings import ReportSettings
 from embedx.report.word_map import MIN_WORDS_ON_MAP, WordMap, map_of, rows_on_map
-from embedx.runtime.progress import reporter
+from embedx.runtime.progress import python_progress
 from embedx.skipgram import estimator as skipgram
 from embedx.skipgram.run import Callback
 from embedx.storage.folder import task_of_model
@@ -81,9 +81,9 @@ def train(
     verbose    report progress on standard error
     callbacks  as of `SkipGram.fit`
     """
-    trainer = skipgram.SkipGram(objective, cache_dir=cache_dir, verbose=verbose, **settings)
+    estimator = skipgram.SkipGram(objective, cache_dir=cache_dir, verbose=verbose, **settings)
     with _reserved(output, overwrite):
-        model = trainer.fit(corpora, callbacks=callbacks).model
+        model = estimator.fit(corpora, callbacks=callbacks).model
         if output is not None:
             save_or_rescue(lambda place: model.save(place, overwrite), Path(output))
     return model
@@ -119,9 +119,9 @@ def classify(
         train=[str(file) for file in files],
         train_labels=train_labels,
         objective=objective,
-        typed=typed_settings(settings, CLASSIFY),
+        settings=plain_settings(settings, CLASSIFY),
     )
-    with reporter(verbose) as progress, _reserved(output, overwrite):
+    with python_progress(verbose) as progress, _reserved(output, overwrite):
         trained = train_task(LabelTask(request, progress), progress)
         model = trained.model
         assert isinstance(model, classifier.Classifier)
@@ -167,12 +167,12 @@ def compare(
     files = {name: settings.pop(name, None) for name in comparison.FILES}
     fields = {**CLASSIFY, **skipgram.FIELDS, **COMPARE}
     check_names("compare", settings, fields)
-    given = typed_settings(settings, fields)
+    given = plain_settings(settings, fields)
     names = [data] if isinstance(data, str) else list(data)
     if isinstance(objectives, str):
         objectives = listed(objectives)
-    with reporter(verbose) as progress:
-        return comparison.compared(
+    with python_progress(verbose) as progress:
+        return comparison.compare_files(
             names,
             files,
             given,
@@ -232,7 +232,7 @@ def evaluate(
     }
     if _has_words(model):
         _check_none(for_labels, "is for classifiers, and the model has word vectors")
-        with reporter(verbose) as progress:
+        with python_progress(verbose) as progress:
             first, *others = (_vectors_of(side) for side in models)
             return words.evaluated(first, others, progress=progress, **tests)
     _check_none(tests, "is for word vectors, and the model is a classifier")
@@ -248,7 +248,7 @@ def evaluate(
     else:
         remedy = ("give rows and their labels, X and y, or a file by ", Setting("test"))
         raise SettingError("test", None, "a classifier is scored on labelled data", remedy)
-    with reporter(verbose) as progress:
+    with python_progress(verbose) as progress:
         return label_report.evaluate(classifiers, rows, progress)
 
 

@@ -156,7 +156,7 @@ def _setting_of_gensim(name: str, value: Any) -> tuple[str, Any] | None:
     return None if is_hierarchical_softmax_alone else (GENSIM[name], value)
 
 
-def typed_settings(parameters: Mapping[str, Any], fields: Fields) -> dict[str, Any]:
+def plain_settings(parameters: Mapping[str, Any], fields: Fields) -> dict[str, Any]:
     """The parameters that are not None, as the settings of a request: plain Python values, with
     strings parsed as on the command line.
     """

@@ -22,7 +22,7 @@ import numpy as np
 
 from embedx import load
 from embedx.distributed import words as distributed_words
-from embedx.distributed.connection import Size
+from embedx.distributed.connection import ClusterSize
 from embedx.distributed.settings import ClusterSettings
 from embedx.distributed.worker import Worker
 from embedx.evaluation import words
@@ -168,7 +168,7 @@ def prepared(
         run.initialise()
         inner = run.new_strategy()
         inner.compile(Silent())
-        plan, _ = distributed_words.plan_of(inner, ClusterSettings(), Size(1, 1))
+        plan, _ = distributed_words.plan_of(inner, ClusterSettings(), ClusterSize(1, 1))
         yield run, inner, plan
 
 
@@ -361,7 +361,7 @@ def predicted(records: Records) -> str:
         )
         for nodes in NODES:
             chunk = distributed_words.CHUNK
-            size = Size(nodes, CORES)
+            size = ClusterSize(nodes, CORES)
             length = float(
                 chunk
                 * distributed_words.chunks_per_range(

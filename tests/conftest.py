@@ -199,7 +199,7 @@ def requested(monkeypatch):
     requests = []
 
     def run(request):
-        requests.append((request.objective, request.typed))
+        requests.append((request.objective, request.settings))
         raise RequestedError
 
     monkeypatch.setattr(training_runs, "train_and_print", run)

@@ -184,12 +184,12 @@ def test_a_new_run_does_not_overwrite_the_state_of_another(tmp_path):
 
 
 def test_a_run_resumes_only_with_the_same_arguments_and_data(tmp_path):
-    state = left_behind(tmp_path / "out", {"corpus": [1, 2]}, typed={"dim": 8})
+    state = left_behind(tmp_path / "out", {"corpus": [1, 2]}, settings={"dim": 8})
     with refused(None, "dim", "resume", kind=DataError):
-        checkpoints_of(tmp_path / "out", resume=True, typed={"dim": 9})
+        checkpoints_of(tmp_path / "out", resume=True, settings={"dim": 9})
     with refused(None, "corpora", "resume", kind=DataError):
-        checkpoints_of(tmp_path / "out", resume=True, typed={"dim": 8}, corpora=["b.txt"])
-    same_run = checkpoints_of(tmp_path / "out", resume=True, typed={"dim": 8}, log_json="log")
+        checkpoints_of(tmp_path / "out", resume=True, settings={"dim": 8}, corpora=["b.txt"])
+    same_run = checkpoints_of(tmp_path / "out", resume=True, settings={"dim": 8}, log_json="log")
     same_run.begin(lambda: {"corpus": [1, 3]})
     with refused_data("state-00000001.npz", "overwrite"):
         same_run.restore(state)
@@ -572,9 +572,9 @@ def test_checkpoints_are_pruned_though_one_cannot_be_written(tmp_path, monkeypat
         ({"arguments": {"corpora": "a"}}, "corpora is 'a'"),
         ({"arguments": {}}, "corpora"),
         ({"arguments": {"corpora": ["a"], "quiet": "x"}}, "quiet is 'x'"),
-        ({"arguments": {"corpora": ["a"], "typed": {"dimm": 3}}}, "dimm"),
-        ({"arguments": {"corpora": ["a"], "typed": {"dim": "3"}}}, "dim='3'"),
-        ({"arguments": {"corpora": ["a"], "typed": []}}, "typed is []"),
+        ({"arguments": {"corpora": ["a"], "settings": {"dimm": 3}}}, "dimm"),
+        ({"arguments": {"corpora": ["a"], "settings": {"dim": "3"}}}, "dim='3'"),
+        ({"arguments": {"corpora": ["a"], "settings": []}}, "settings is []"),
         ({"directory": "/nowhere/at/all"}, "/nowhere/at/all"),
     ],
 )
@@ -590,7 +590,7 @@ def test_a_description_of_a_run_is_checked_before_anything_is_done(
 
 @pytest.mark.skipif(not hasattr(os, "getuid"), reason="there are no permissions of this kind")
 def test_a_cluster_run_is_not_resumed_from_files_that_others_can_write(workdir):
-    left_behind(workdir / "out", typed={"cluster": "ray://evil:10001"})
+    left_behind(workdir / "out", settings={"cluster": "ray://evil:10001"})
     file = workdir / "out.checkpoint" / "run.json"
     file.chmod(0o666)
     with refused(kind=DataError, file=file):

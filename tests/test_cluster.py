@@ -11,7 +11,7 @@ import pytest
 import reference
 
 from embedx.distributed import connection, strategy as distributed_strategy
-from embedx.distributed.connection import Size
+from embedx.distributed.connection import ClusterSize
 from embedx.distributed.merging import (
     DAMPING_PER_RATE,
     DAMPING_WITHOUT_PARTNER,
@@ -23,7 +23,7 @@ from embedx.distributed.merging import (
 from embedx.distributed.parameters import STATE, ParameterReplica, Parameters, ParameterServer
 from embedx.distributed.settings import ClusterSettings
 from embedx.distributed.words import CHUNK, chunks_per_range
-from embedx.distributed.worker import Plan, Worker
+from embedx.distributed.worker import Worker, WorkerPlan
 from embedx.engine.merging import Delta
 from embedx.errors import InapplicableError, SettingError
 from embedx.optimizers import OPTIMIZERS, update_rule
@@ -351,7 +351,7 @@ class Counting(Strategy):
         return state
 
 
-class CountingPlan(Plan):
+class CountingPlan(WorkerPlan):
     def build(self, threads):
         return Counting(threads=threads)
 
@@ -374,7 +374,9 @@ def run_on(monkeypatch, fails=lambda number, method: False, epochs=3, workers=3,
         return clusters[-1]
 
     monkeypatch.setattr(distributed_strategy, "Workers", new)
-    strategy = distributed_strategy.Distributed(inner, CountingPlan(), Size(workers, 2), per_range)
+    strategy = distributed_strategy.Distributed(
+        inner, CountingPlan(), ClusterSize(workers, 2), per_range
+    )
     schedule = Schedule(0.1, strategy.n_chunks, 230, epochs)
     outcome = trainer.run(strategy, schedule, Silent())
     return inner, outcome, clusters[0]
@@ -474,7 +476,7 @@ def test_a_run_resumes_from_a_checkpoint_of_the_server(monkeypatch):
     ],
 )
 def test_how_often_a_worker_merges(words, n_words, n_rows, workers, threads, merges):
-    size = Size(workers, threads)
+    size = ClusterSize(workers, threads)
     epochs = 5
     of_worker = epochs * n_words / workers
     trained = CHUNK * chunks_per_range(words, int(n_words / CHUNK), epochs, n_rows, size)
@@ -491,7 +493,7 @@ def test_settings_of_a_cluster_need_one():
 
 
 def test_no_cluster_is_reported_in_a_line(two_topics):
-    request = TrainRequest(corpora=[str(two_topics)], typed={"cluster": "127.0.0.1:1"})
+    request = TrainRequest(corpora=[str(two_topics)], settings={"cluster": "127.0.0.1:1"})
     with pytest.raises(SettingError) as caught:
         run_request(request, Silent())
     assert (caught.value.setting, caught.value.value) == ("cluster", "127.0.0.1:1")

@@ -17,7 +17,7 @@ from embedx.classification.objective_choice import RunSettings
 from embedx.classification.run import ClassifierRun
 from embedx.classification.settings import ClassifySettings
 from embedx.distributed import strategy as distributed_strategy
-from embedx.distributed.connection import Size
+from embedx.distributed.connection import ClusterSize
 from embedx.distributed.examples import update_rates
 from embedx.distributed.predict import Predictor
 from embedx.distributed.settings import ClusterSettings
@@ -45,7 +45,8 @@ def cluster(monkeypatch):
         **options,
     ):
         nodes = Nodes(
-            ClusterSettings(cluster="auto", workers=workers, **options), Size(workers, threads)
+            ClusterSettings(cluster="auto", workers=workers, **options),
+            ClusterSize(workers, threads),
         )
 
         def training(*arguments):

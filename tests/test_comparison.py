@@ -16,7 +16,7 @@ from embedx.comparison.data import listed
 from embedx.comparison.labels import LabelledData, looks_labelled
 from embedx.comparison.records import FILE, Records
 from embedx.comparison.settings import MAX_TRIALS, CompareSettings
-from embedx.comparison.text import Text
+from embedx.comparison.text import TextData
 from embedx.errors import DataError, InapplicableError, Setting
 from embedx.evaluation.statistics import Score
 from embedx.pages import charts
@@ -260,7 +260,9 @@ def test_ticks_are_round_numbers(low, high, expected):
 def small_text(two_topics, folder, **settings):
     settings = CompareSettings(**{"epochs": 3, "seeds": 2, "threads": 1, "heldout": 0.3} | settings)
     return (
-        Text([str(two_topics)], {"dim": 8, "sample": 0.0}, settings, cache_dir=folder / "tokens"),
+        TextData(
+            [str(two_topics)], {"dim": 8, "sample": 0.0}, settings, cache_dir=folder / "tokens"
+        ),
         settings,
     )
 
@@ -279,7 +281,7 @@ def test_finished_diverged_and_crashed_runs_are_reported_and_not_repeated(
 
     def ended(command, folder):
         request = request_of_json(Path(command[-1]).read_text("utf-8"))
-        started.append((request.typed["seed"], request.objective))
+        started.append((request.settings["seed"], request.objective))
         script = scripts.get(request.objective)
         if script is not None:
             return watched([sys.executable, "-c", script], folder)
@@ -336,7 +338,7 @@ def test_objectives_are_named_in_one_string_and_the_outcome_prints_as_a_table(
     def measured(runner, name, seed, options):
         return {"result": run(name, seed, {"ns": -2.0, "hs": -3.0}[name])["result"]}
 
-    monkeypatch.setattr(runs.Runner, "measured", measured)
+    monkeypatch.setattr(runs.Runner, "run", measured)
     settings = {"epochs": 1, "seeds": 2, "threads": 1, "heldout": 0.3}
     outcome = embedx.compare(str(two_topics), "ns, hs", tmp_path / "out", **settings)
     assert [line.objective for line in outcome.ranking.lines] == ["ns", "hs"]
@@ -355,7 +357,7 @@ def test_ctrl_c_ends_a_comparison_with_the_finished_runs(two_topics, tmp_path, m
         except StopIteration:
             raise KeyboardInterrupt from None
 
-    monkeypatch.setattr(runs.Runner, "measured", measured)
+    monkeypatch.setattr(runs.Runner, "run", measured)
     outcome = comparison.compare(data, ["ns", "ove"], settings, tmp_path / "out")
     assert outcome.interrupted
     assert outcome.ranking.advice[0] == "Only ns finished: log-likelihood -2.000."
@@ -503,16 +505,16 @@ def test_a_share_of_the_rows_is_for_the_curve_unless_it_is_turned_off():
         data = LabelledData(["digits"], {}, CompareSettings(validation=typed))
         facts = data.prepare(Silent())
         assert facts["validation"] == (expected or "none")
-        assert data.request("ns").typed.get("validation") == expected
+        assert data.request("ns").settings.get("validation") == expected
 
 
 def test_runs_on_text_have_the_subwords_that_were_asked_for(two_topics):
-    data = Text([str(two_topics)], {"subwords": "3-4", "buckets": 70}, CompareSettings())
+    data = TextData([str(two_topics)], {"subwords": "3-4", "buckets": 70}, CompareSettings())
     data.check(["ns", "hs"])
-    typed = data.request("ns").typed
+    typed = data.request("ns").settings
     assert (typed["subwords"], typed["buckets"]) == ("3-4", 70)
     with refused("subwords", value="4-3"):
-        Text([str(two_topics)], {"subwords": "4-3"}, CompareSettings()).check(["ns"])
+        TextData([str(two_topics)], {"subwords": "4-3"}, CompareSettings()).check(["ns"])
 
 
 def test_an_objective_is_tried_with_settings_of_its_own(two_topics, write, tmp_path):
@@ -529,15 +531,15 @@ def test_an_objective_is_tried_with_settings_of_its_own(two_topics, write, tmp_p
     assert data.converging == {names[1]}
     runner = runs.Runner(data, CompareSettings(), tmp_path)
     requests = [runner.request(name, 1, {}, {"time_budget": 60.0}) for name in names]
-    assert [("time_budget" in r.typed, "validation" in r.typed) for r in requests] == [
+    assert [("time_budget" in r.settings, "validation" in r.settings) for r in requests] == [
         (True, True),
         (False, False),
         (True, True),
     ]
     assert requests[1].objective == "ova"
-    assert requests[1].typed["loss"] == "squared-hinge"
-    assert requests[1].typed["weights"] == "tree"
-    data = Text([str(two_topics)], {}, CompareSettings())
+    assert requests[1].settings["loss"] == "squared-hinge"
+    assert requests[1].settings["weights"] == "tree"
+    data = TextData([str(two_topics)], {}, CompareSettings())
     data.check(["ns:window=3"])
     for name, setting, value, quoted in (
         ("ns:windw=3", "objectives", "ns:windw=3", "window?"),
@@ -625,7 +627,7 @@ def test_text_is_tuned_on_spans_that_are_not_scored(two_topics, tmp_path, monkey
     """
     monkeypatch.setattr(runs, "watched", forked.watched)
     settings = CompareSettings(epochs=2, seeds=1, threads=1, tune=0.5, heldout=0.2)
-    data = Text(
+    data = TextData(
         [str(two_topics)], {"dim": 4, "min_count": 1}, settings, cache_dir=tmp_path / "cache"
     )
     folder = tmp_path / "out"
@@ -692,5 +694,5 @@ def test_objectives_are_compared_without_neighbours_unless_one_names_some(tmp_pa
     data = LabelledData([str(file)], {}, CompareSettings(epochs=1), test=str(file))
     data.check(["softmax", "ova:neighbours=10"])
     data.prepare(Silent())
-    assert data.request("softmax").typed["neighbours"] == "none"
-    assert data.request("ova:neighbours=10").typed["neighbours"] == "10"
+    assert data.request("softmax").settings["neighbours"] == "none"
+    assert data.request("ova:neighbours=10").settings["neighbours"] == "10"

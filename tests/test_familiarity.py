@@ -14,7 +14,7 @@ from sklearn.datasets import load_digits
 from embedx import SoftmaxClassifier, classify
 from embedx.classification import familiarity, familiarity_fit, left_out_labels, perturbed_rows
 from embedx.classification.classifier import Classifier, load
-from embedx.classification.objective_choice import given_settings
+from embedx.classification.objective_choice import configure_classifier
 from embedx.classification.row_blocks import joined_blocks
 from embedx.classification.run import ClassifierRun
 from embedx.errors import SettingError
@@ -57,7 +57,7 @@ def model() -> Classifier:
     features, schema = words.finish()
     known = DataSchema(features.shape[1], len(TOPICS), list(TOPICS), schema, by_name=True)
     data = Labeled(features, Labels.single(topics), len(TOPICS), known)
-    run_settings = given_settings(None, {"threads": 1}, lambda: data)
+    run_settings = configure_classifier(None, {"threads": 1}, lambda: data)
     return train(data, run_settings.objective, run_settings.settings).classifier
 
 
@@ -297,7 +297,7 @@ def four_labels():
     """Rows of four labels, of which some are held out, and how they are trained."""
     features = np.random.default_rng(0).random((1200, 8), dtype=np.float32)
     data = Labeled(features, Labels.single(features[:, :4].argmax(axis=1)), 4)
-    return data, given_settings(None, {"threads": 1, "epochs": 2}, lambda: data)
+    return data, configure_classifier(None, {"threads": 1, "epochs": 2}, lambda: data)
 
 
 def test_a_note_says_why_no_classifier_without_some_labels_is_trained(monkeypatch):

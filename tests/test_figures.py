@@ -214,7 +214,7 @@ def test_a_comparison_draws_its_ranking(two_topics, tmp_path, monkeypatch):
         value = {"ns": -3.0, "hs": -2.0}[name] + 0.1 * seed
         return {"result": run(name, seed, value, curve=curve)["result"]}
 
-    monkeypatch.setattr(runs.Runner, "measured", measured)
+    monkeypatch.setattr(runs.Runner, "run", measured)
     settings = {"epochs": 1, "seeds": 2, "threads": 1, "heldout": 0.3}
     outcome = embedx.compare(str(two_topics), "ns,hs", tmp_path / "out", **settings)
 

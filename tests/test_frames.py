@@ -73,7 +73,7 @@ def test_a_ranking_has_a_row_for_each_objective(two_topics, tmp_path, monkeypatc
     def measured(runner, name, seed, options):
         return {"result": run(name, seed, {"ns": -3.0, "hs": -2.0}[name])["result"]}
 
-    monkeypatch.setattr(runs.Runner, "measured", measured)
+    monkeypatch.setattr(runs.Runner, "run", measured)
     settings = {"epochs": 1, "seeds": 2, "threads": 1, "heldout": 0.3}
     outcome = embedx.compare(str(two_topics), "ns,hs", tmp_path / "out", **settings)
     frame = outcome.to_frame()

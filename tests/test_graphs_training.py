@@ -6,13 +6,14 @@ import pytest
 
 import embedx
 from embedx.comparison.settings import CompareSettings
-from embedx.comparison.text import Text
+from embedx.comparison.text import TextData
 from embedx.errors import DataError, InapplicableError, SettingError
 from embedx.evaluation import graphs as evaluate
 from embedx.graphs.graph import Graph
 from embedx.graphs.settings import SGD_RATE
 from embedx.runtime.progress import Silent
-from embedx.skipgram.configuration import COLLAPSED_DEFAULTS, configure
+from embedx.skipgram.configuration import configure
+from embedx.skipgram.layers import COLLAPSED_DEFAULTS
 from tests.support import word_training
 from tests.support.notes import Notes
 from tests.support.refusals import refused
@@ -98,7 +99,9 @@ def test_models_are_compared_on_walks_of_another_seed(tmp_path):
     """The nodes of those have other numbers."""
     (tmp_path / "edges").write_text("\n".join(map(" ".join, cliques(30))))
     walks = {"walks": 20, "walk_length": 100, "window": 3}
-    data = Text([str(tmp_path / "edges")], walks, CompareSettings(heldout=0.5), cache_dir=tmp_path)
+    data = TextData(
+        [str(tmp_path / "edges")], walks, CompareSettings(heldout=0.5), cache_dir=tmp_path
+    )
     data.prepare(Silent())
     model = (
         embedx.SkipGram(**walks, dim=8, seed=5, threads=1, cache_dir=tmp_path)

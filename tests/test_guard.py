@@ -568,7 +568,7 @@ def test_train_saves_the_last_good_state_and_ends_with_code_3(tmp_path, two_topi
     request = TrainRequest(
         corpora=[str(two_topics)],
         objective="ns",
-        typed={"dim": 8, "threads": 1},
+        settings={"dim": 8, "threads": 1},
         output=tmp_path / "out",
         cache_dir=tmp_path / "cache",
         checkpoint_every="0",
@@ -591,7 +591,7 @@ def test_classify_saves_the_last_good_state_and_ends_with_code_3(tmp_path, spoil
     request = ClassifyRequest(
         train=["digits"],
         objective="softmax",
-        typed={"threads": 1},
+        settings={"threads": 1},
         output=tmp_path / "out",
         checkpoint_every="0",
     )

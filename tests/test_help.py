@@ -16,7 +16,7 @@ from typer.main import get_command
 from embedx.classification.settings import ClassifySettings
 from embedx.cli import tables
 from embedx.cli.app import application
-from embedx.cli.options import SETTINGS
+from embedx.cli.setting_options import SETTING_OPTIONS
 from embedx.comparison.settings import CompareSettings
 from embedx.distributed.settings import ClusterSettings
 from embedx.errors import near
@@ -266,7 +266,7 @@ def test_help_all_lists_the_settings_for_set(command, run):
     assert max(map(len, text.splitlines())) <= 80
     _, _, tail = text.partition("Less common settings")
     common, _, by_objective = tail.partition("Settings of objectives")
-    options = SETTINGS[command]().values()
+    options = SETTING_OPTIONS[command]().values()
     for option in options:
         if option.is_given_by_set and not option.is_own:
             assert f"  {option.typed_name} " in common

@@ -7,7 +7,7 @@ import pytest
 
 import embedx
 from embedx.comparison.settings import CompareSettings
-from embedx.comparison.text import Text
+from embedx.comparison.text import TextData
 from embedx.errors import InapplicableError
 from embedx.objectives import OBJECTIVES
 from embedx.skipgram import defaults
@@ -40,10 +40,10 @@ def run(tmp_path):
     return run
 
 
-@pytest.mark.parametrize("kind", defaults.DEFAULTS)
+@pytest.mark.parametrize("kind", defaults.DEFAULTS_BY_KIND)
 @pytest.mark.parametrize("setting", ["window", "negatives"])
 def test_a_default_for_a_kind_of_data_is_one_line(kind, setting, monkeypatch):
-    monkeypatch.setitem(defaults.DEFAULTS[kind], setting, 11)
+    monkeypatch.setitem(defaults.DEFAULTS_BY_KIND[kind], setting, 11)
     for name, options in KINDS.items():
         config = configure("ns", options)
         assert (config.record()[setting] == 11) == (name == kind)
@@ -58,7 +58,7 @@ def test_a_default_for_a_kind_of_data_is_one_line(kind, setting, monkeypatch):
 def test_default_negatives_for_sessions_leave_the_draws_of_an_objective(objective, monkeypatch):
     usual = configure(objective, SESSIONS).settings.draws
     assert usual == OBJECTIVES[objective].word_defaults["draws"]
-    monkeypatch.setitem(defaults.DEFAULTS["sessions"], "negatives", 10)
+    monkeypatch.setitem(defaults.DEFAULTS_BY_KIND["sessions"], "negatives", 10)
     config = configure(objective, SESSIONS)
     assert config.record()["negatives"] == 10
     assert config.settings.draws == usual
@@ -73,7 +73,7 @@ def test_negatives_that_are_given_decide_the_draws_of_a_block(objective):
 
 
 def test_an_objective_that_draws_nothing_ignores_default_negatives(monkeypatch):
-    monkeypatch.setitem(defaults.DEFAULTS["sessions"], "negatives", 10)
+    monkeypatch.setitem(defaults.DEFAULTS_BY_KIND["sessions"], "negatives", 10)
     config = configure(None, SESSIONS)
     assert config.objective.name == "hs"
     assert "negatives" not in config.record()
@@ -83,9 +83,9 @@ def test_an_objective_that_draws_nothing_ignores_default_negatives(monkeypatch):
 def test_sessions_have_defaults_of_their_own():
     config = configure(None, SESSIONS)
     values = {"objective": config.objective.name, **config.record()}
-    assert values | defaults.DEFAULTS["sessions"] == values
-    assert values["objective"] != defaults.OBJECTIVE
-    of_sessions = defaults.DEFAULTS["sessions"].keys() & {"objective", *config.record()}
+    assert values | defaults.DEFAULTS_BY_KIND["sessions"] == values
+    assert values["objective"] != defaults.DEFAULT_OBJECTIVE
+    of_sessions = defaults.DEFAULTS_BY_KIND["sessions"].keys() & {"objective", *config.record()}
     assert config.origins == dict.fromkeys(of_sessions, "default for sessions")
 
     text = configure(None, {})
@@ -197,10 +197,10 @@ def test_the_default_objective_follows_the_data_that_are_set_later(orders, tmp_p
 
 
 def test_models_of_sessions_are_compared_by_next_items(orders):
-    data = Text([str(orders)], {}, CompareSettings(), next_item=str(orders))
-    assert data.request("ns").typed["format"] == "sessions"
+    data = TextData([str(orders)], {}, CompareSettings(), next_item=str(orders))
+    assert data.request("ns").settings["format"] == "sessions"
     assert configure("ns", data.options).vocabulary.min_count == 1
-    walks = Text([str(orders)], {"walks": 2}, CompareSettings(), next_item=str(orders))
+    walks = TextData([str(orders)], {"walks": 2}, CompareSettings(), next_item=str(orders))
     assert "format" not in walks.options
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import embedx
 from embedx.comparison.settings import CompareSettings
-from embedx.comparison.text import Text
+from embedx.comparison.text import TextData
 from embedx.evaluation import graphs as evaluate
 from embedx.runtime.progress import Silent
 from embedx.vectors import next_item
@@ -64,7 +64,7 @@ def test_ranks_of_the_next_item_equal_those_of_loops(tmp_path):
     model.save(tmp_path / "model")
     # the first session tunes, the second is scored
     for tune, scored in ((None, reciprocal_ranks), (0.5, reciprocal_ranks[1:])):
-        data = Text(
+        data = TextData(
             [str(train)], {}, CompareSettings(tune=tune), next_item=str(test), cache_dir=tmp_path
         )
         assert data.prepare(Silent())["sessions"] == 2

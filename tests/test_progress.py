@@ -231,8 +231,8 @@ def test_a_resumed_run_reports_the_speed_of_its_own_part(tmp_path, clock):
 
 def test_progress_goes_to_the_log_of_the_program_where_it_takes_it(caplog):
     with caplog.at_level(logging.INFO, "embedx"):
-        assert isinstance(progress.reporter(True), Reporter)
-        quiet = progress.reporter(False)
+        assert isinstance(progress.python_progress(True), Reporter)
+        quiet = progress.python_progress(False)
         quiet.warn("a danger")
         quiet.start("training", 10, " words")
         quiet.interval = 0.0
@@ -244,12 +244,12 @@ def test_progress_goes_to_the_log_of_the_program_where_it_takes_it(caplog):
     )
     caplog.clear()
     with caplog.at_level(logging.WARNING, "embedx"):
-        at_default = progress.reporter(False)
+        at_default = progress.python_progress(False)
         at_default.note("nothing to worry about")
         at_default.warn("the learning rate was lowered")
     assert caplog.record_tuples == [("embedx", logging.WARNING, "the learning rate was lowered")]
     with caplog.at_level(logging.ERROR, "embedx"):
-        assert isinstance(progress.reporter(False), Silent)
+        assert isinstance(progress.python_progress(False), Silent)
 
 
 INTERRUPTED = """

@@ -19,8 +19,8 @@ from embedx.labeled import formats as labelled
 from embedx.objectives import OBJECTIVES
 from embedx.optimizers import OPTIMIZERS
 from embedx.optimizers.contract import WORDS
-from embedx.skipgram.configuration import configure, default_rate
-from embedx.skipgram.defaults import TEXT
+from embedx.skipgram.configuration import configure
+from embedx.skipgram.defaults import TEXT, default_rate
 from embedx.text.sources import FORMATS as READERS
 from embedx.vectors import formats
 from eval.page import filled

@@ -11,7 +11,7 @@ from scipy.sparse import csr_matrix
 import embedx
 from embedx.classification.classifier import load
 from embedx.classification.settings import ClassifySettings
-from embedx.cli.options import classify_options, train_options
+from embedx.cli.setting_options import classify_options, train_options
 from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.digits import digits
 from embedx.objectives.hs import HierarchicalSoftmax

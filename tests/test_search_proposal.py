@@ -7,7 +7,7 @@ import pytest
 
 import embedx
 from embedx.classification.settings import ClassifySettings
-from embedx.cli.options import classify_options, train_options
+from embedx.cli.setting_options import classify_options, train_options
 from embedx.labeled.data import Labeled, Labels
 from embedx.objectives import OBJECTIVES
 from embedx.skipgram import strategies

@@ -11,7 +11,7 @@ import pytest
 
 from embedx import SkipGram, parameters
 from embedx.classification.settings import ClassifySettings
-from embedx.cli.options import train_options
+from embedx.cli.setting_options import train_options
 from embedx.cli.spelling import spelling_of
 from embedx.errors import (
     MAX_CHARACTERS,

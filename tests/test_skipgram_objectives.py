@@ -14,7 +14,8 @@ from embedx.kernels.batch import new_batch
 from embedx.objectives import OBJECTIVES
 from embedx.optimizers import OPTIMIZERS, taken_by
 from embedx.optimizers.contract import WORDS
-from embedx.skipgram.configuration import configure, samplers_for_words
+from embedx.skipgram.configuration import configure
+from embedx.skipgram.sampler_choice import samplers_for_words
 from embedx.skipgram.settings import SkipGramSettings
 from embedx.skipgram.strategies import empty_tables
 from embedx.testing.objectives import coefficients_of, variants

@@ -69,7 +69,7 @@ from embedx.labeled.data import DataSchema, Labeled
 from embedx.objectives.contract import Objective
 from embedx.optimizers.lbfgs import Lbfgs
 from embedx.parameters import check_names, python_names, signature
-from embedx.runtime.progress import reporter
+from embedx.runtime.progress import python_progress
 from embedx.storage.schema import check_can_be_saved
 from embedx.training import life
 
@@ -291,7 +291,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if by_lbfgs:
             # Parameters have the type of the features.
             data = dataclasses.replace(data, features=data.features.astype(float64))
-        with reporter(self.verbose, OTHER_NAMES) as progress:
+        with python_progress(self.verbose, OTHER_NAMES) as progress:
             run_settings = RunSettings(objective, settings, options, given_names(given))
             run = ClassifierRun(data, run_settings, progress, start=start)
             run.origins |= origins or {}
@@ -521,7 +521,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self, data: Labeled, given: Mapping[str, Any], seed: int
     ) -> word_ngrams.Choice:
         """The data with pairs of words as features or without, as `embedx classify` chooses."""
-        with reporter(self.verbose, OTHER_NAMES) as progress:
+        with python_progress(self.verbose, OTHER_NAMES) as progress:
             options = {**given, "seed": seed}
             return word_ngrams.choose(data, self.objective, options, progress)
 

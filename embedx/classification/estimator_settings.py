@@ -13,7 +13,7 @@ from embedx.classification.settings import STEP_SETTINGS, ClassifySettings
 from embedx.labeled.data import Labeled
 from embedx.objectives.contract import Objective
 from embedx.optimizers.lbfgs import Lbfgs
-from embedx.parameters import fields_of, typed_settings
+from embedx.parameters import fields_of, plain_settings
 
 # lbfgs is the default up to these numbers of weights, features × output rows (a few hundred
 # megabytes for fifty tables), and of multiplications per pass, values × output rows (a few seconds
@@ -43,7 +43,7 @@ def given_settings_of(estimator: Any) -> dict[str, Any]:
         # Row weights include it.
         del parameters["class_weight"]
     parameters["score"] = estimator.score_function
-    return typed_settings(parameters, FIELDS)
+    return plain_settings(parameters, FIELDS)
 
 
 def objective_for(name: str | None, given: Mapping[str, Any], data: Labeled) -> Objective:

@@ -79,7 +79,9 @@ class RunSettings:
         return samplers.options_of_samplers(self.options)
 
 
-def given_settings(name: str | None, options: Options, data: Callable[[], Labeled]) -> RunSettings:
+def configure_classifier(
+    name: str | None, options: Options, data: Callable[[], Labeled]
+) -> RunSettings:
     """The objective and settings from options.
 
     `data` is called only if no objective is given. Raises `EmbedxError` for settings that do not

@@ -96,7 +96,7 @@ class StepTrainer:
             self._schedule(training.n_chunks, history.seconds_before),
             history.progress,
             after_epoch if history.is_wanted else None,
-            beside=history.state(),
+            extra_state=history.state(),
             checkpoints=checkpoints,
             plan=plan,
         )

@@ -14,7 +14,7 @@ from scipy.sparse import csr_matrix, hstack
 
 from embedx.classification.calibration import n_held_out
 from embedx.classification.data_split import hold_out
-from embedx.classification.objective_choice import given_settings
+from embedx.classification.objective_choice import configure_classifier
 from embedx.classification.prediction_analysis import predictions
 from embedx.classification.problem import given_names
 from embedx.classification.run import ClassifierRun
@@ -89,7 +89,7 @@ def _is_right(data: Labeled, n: int, objective: str | None, options: Options) ->
     """Whether the best label of each of n held-out rows is right, float64 (n_labelled,), by a
     classifier of other rows.
     """
-    wanted = given_settings(objective, options, lambda: data)
+    wanted = configure_classifier(objective, options, lambda: data)
     training, unseen = hold_out(data, n, wanted.settings.seed)
     training = training.rows(np.arange(min(len(training), MAX_TRAINING_ROWS)))
     # One thread, so that a run that is resumed chooses alike.

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from embedx.cli.options import Option, classify_options, train_options
+from embedx.cli.setting_options import Option, classify_options, train_options
 from embedx.settings import Record, as_typed
 from embedx.storage.description import read_described
 from embedx.storage.folder import task_of_model

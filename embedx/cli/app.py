@@ -15,7 +15,7 @@ from typing import Annotated
 
 import typer
 
-from embedx.cli import data, fasttext, models, objective_list, options, peers, training
+from embedx.cli import data, fasttext, models, objective_list, peers, setting_options, training
 from embedx.cli.commands import Command, UsageError, with_settings
 from embedx.cli.help import OF_PEERS, Group
 from embedx.cli.streams import OutputClosedError, close_error_stream, open_streams
@@ -231,10 +231,10 @@ def application(arguments: Sequence[str]) -> typer.Typer:
     groups = {name: _group(text) for name, text in GROUPS.items()}
     for section, path in _listed_commands(None if is_completing else named):
         command = COMMANDS[section][path]
-        settings: options.OptionsByName = {}
+        settings: setting_options.OptionsByName = {}
         is_named = path == named
-        if is_named and path in options.SETTINGS:
-            settings = options.SETTINGS[path]()
+        if is_named and path in setting_options.SETTING_OPTIONS:
+            settings = setting_options.SETTING_OPTIONS[path]()
         kind = type("SettingsCommand", (Command,), {"settings": settings})
         run = with_settings(path, command, settings, shows_options=is_named)
         group_name, _, name = path.rpartition(" ")

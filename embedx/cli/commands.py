@@ -18,18 +18,10 @@ from typer.models import OptionInfo
 from embedx.cli.aliases import INSTEAD, long_names, own_name
 from embedx.cli.config import words_of
 from embedx.cli.files import check_outputs
-from embedx.cli.help import first_clause, show_all, write_sections
-from embedx.cli.options import (
-    SHORT_HELP,
-    Option,
-    as_option,
-    command_with,
-    documented,
-    keyword,
-    set_option,
-    with_formats,
-)
+from embedx.cli.help import SHORT_HELP, first_clause, show_all, write_sections
+from embedx.cli.request_options import as_option, documented, keyword, with_formats
 from embedx.cli.requests import parameters_of, request_of
+from embedx.cli.setting_options import Option, command_with, set_option
 from embedx.errors import DataError, EmbedxError, Setting, Text
 from embedx.settings import option_name
 
@@ -190,10 +182,11 @@ HELP_ALL = Annotated[
 def with_settings(
     name: str,
     command: Callable[..., None],
-    settings: Mapping[str, Option],
+    options: Mapping[str, Option],
     shows_options: bool,
 ) -> Callable[..., None]:
-    """The command with its settings as options; it gets those that were given as `typed`, by name.
+    """The command with its settings as options; it gets those that were given as `settings`, by
+    name.
 
     name           of the command, as it is typed after `embedx`
     shows_options  whether its own help may be asked for
@@ -202,19 +195,19 @@ def with_settings(
     if shows_options:
         texts = with_formats(texts)
     request_class = request_of(command)
-    options = [option for option in settings.values() if not option.is_given_by_set]
-    parameters = _parameters(name, command, settings, texts)
+    with_flags = [option.field.name for option in options.values() if not option.is_given_by_set]
+    parameters = _parameters(name, command, options, texts)
 
     def run(**arguments: Any) -> None:
         arguments.pop("config", None)
         arguments.pop("help_all", None)
-        typed = {option.field.name: arguments.pop(option.field.name) for option in options}
-        typed |= dict(arguments.pop("set_", None) or [])
-        typed = {setting: value for setting, value in typed.items() if value is not None}
+        settings = {setting: arguments.pop(setting) for setting in with_flags}
+        settings |= dict(arguments.pop("set_", None) or [])
+        settings = {setting: value for setting, value in settings.items() if value is not None}
 
-        check_outputs(arguments | typed)
-        if settings:
-            arguments["typed"] = typed
+        check_outputs(arguments | settings)
+        if options:
+            arguments["settings"] = settings
         if request_class is not None:
             command(request_class(**arguments))
         else:
@@ -229,7 +222,7 @@ def with_settings(
 def _parameters(
     name: str,
     command: Callable[..., None],
-    settings: Mapping[str, Option],
+    options: Mapping[str, Option],
     texts: Mapping[str, str],
 ) -> list[inspect.Parameter]:
     """The arguments and options of a command as typer wants them.
@@ -237,9 +230,9 @@ def _parameters(
     texts  of the help, by parameter
     """
     parameters = [as_option(parameter, texts) for parameter in parameters_of(command)]
-    parameters += [option.parameter() for option in settings.values() if not option.is_given_by_set]
+    parameters += [option.parameter() for option in options.values() if not option.is_given_by_set]
     given_by_set = {
-        option.typed_name: option for option in settings.values() if option.is_given_by_set
+        option.typed_name: option for option in options.values() if option.is_given_by_set
     }
     if given_by_set:
         parameters.append(set_option(name, given_by_set))

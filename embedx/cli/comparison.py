@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from embedx.cli.requests import CompareRequest
-from embedx.cli.streams import reporter
+from embedx.cli.streams import request_progress
 from embedx.comparison import compare as comparison, tables
 from embedx.comparison.data import listed
 from embedx.pages.plain import as_cell
@@ -16,11 +16,11 @@ def compare(request: CompareRequest) -> None:
     """Compare objectives on text or labelled data, and print the ranking."""
     files = {name: getattr(request, name) for name in comparison.FILES}
     folder = request.output or Path(f"{stem_of(*request.data)}.compare")
-    with reporter(request) as progress:
-        ranked = comparison.compared(
+    with request_progress(request) as progress:
+        ranked = comparison.compare_files(
             request.data,
             files,
-            request.typed,
+            request.settings,
             listed(request.objectives),
             folder,
             resume=request.resume,

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from embedx.cli.streams import reporter
+from embedx.cli.streams import request_progress
 from embedx.errors import SettingError
 from embedx.runtime.progress import Progress
 from embedx.settings import Record
@@ -18,14 +18,14 @@ from embedx.text.sources import text_defaults
 
 
 def phrases(
-    corpora: list[str], typed: Record, cache_dir: Path | None, progress: Progress
+    corpora: list[str], settings: Record, cache_dir: Path | None, progress: Progress
 ) -> list[tuple[int, Collocation]]:
     """The collocations of corpora, each after the number of its pass, the highest
     score first.
     """
-    text = TextSettings.from_options(text_defaults(corpora, typed) | typed)
-    settings = PhraseSettings.from_options({"phrases": 1, **typed})
-    with encode(corpora, text, progress, cache_dir, settings) as corpus:
+    text = TextSettings.from_options(text_defaults(corpora, settings) | settings)
+    joining = PhraseSettings.from_options({"phrases": 1, **settings})
+    with encode(corpora, text, progress, cache_dir, joining) as corpus:
         phrases_of_corpus = phrases_of(corpus)
     if phrases_of_corpus is None:
         raise SettingError("phrases", 0, "finds none", "give the number of passes")
@@ -44,7 +44,7 @@ def phrases(
 
 def check_corpus(request: TrainRequest) -> None:
     """Print what a corpus is like, and what `train` with the same arguments would take here."""
-    progress = reporter(request)
+    progress = request_progress(request)
     task = WordTask(request, progress)
     task.check_place()
     findings = check(

@@ -28,7 +28,16 @@ NumberOfWords = Annotated[int, typer.Argument(min=1)]
 
 @dataclass(frozen=True, kw_only=True)
 class VectorsRequest:
-    """The options of `fasttext skipgram` and `fasttext cbow`."""
+    """The options of `fasttext skipgram` and `fasttext cbow`.
+
+    input        text
+    sample       -t of fastText
+    output       folder of the model
+    word_ngrams  without effect, as in fastText
+    label        without effect
+    verbose      without effect
+    save_output  without effect: the model has its output vectors
+    """
 
     input: Annotated[str, typer.Option()]
     output: Annotated[Path, typer.Option()]
@@ -79,7 +88,7 @@ class VectorsRequest:
             objective=objective,
             output=self.output,
             overwrite=self.overwrite,
-            typed=settings,
+            settings=settings,
         )
 
 
@@ -89,14 +98,6 @@ def skipgram(request: VectorsRequest) -> None:
     Options have one dash or two. OUTPUT is a folder, called OUTPUT.bin by the other commands, and
     OUTPUT.vec has the vectors. Defaults are those of fastText, except the threads, one for each
     usable core, and the optimiser, which is that of `embedx train`; with -lr it is SGD.
-
-    input        text
-    sample       -t of fastText
-    output       folder of the model
-    word_ngrams  without effect, as in fastText
-    label        without effect
-    verbose      without effect
-    save_output  without effect: the model has its output vectors
     """
     _train("skipgram", request)
 
@@ -105,14 +106,6 @@ def cbow(request: VectorsRequest) -> None:
     """Train word vectors with the options of `fasttext cbow`.
 
     As `embedx skipgram`, but the mean of the context words predicts the word.
-
-    input        text
-    sample       -t of fastText
-    output       folder of the model
-    word_ngrams  without effect, as in fastText
-    label        without effect
-    verbose      without effect
-    save_output  without effect: the model has its output vectors
     """
     _train("cbow", request)
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy import float32, ndarray
 
 from embedx.classification import classifier, model_folder
-from embedx.cli.peers import folder_of
+from embedx.cli.peers import model_folder_of
 from embedx.cli.queries import input_lines
 from embedx.errors import DataError, EmbedxError, Setting, choice
 from embedx.labeled.formats.fasttext import features_of_lines
@@ -52,7 +52,7 @@ def print_sentence_vectors(model: str) -> None:
 
 def print_ngrams(model: str, word: str) -> None:
     """Print a word and its n-grams, each with its vector."""
-    vectors = load(folder_of(model))
+    vectors = load(model_folder_of(model))
     if vectors.subwords is None:
         remedy = ("train with ", Setting("maxn"), ", or ", Setting("subwords"))
         raise DataError(model, None, "has no character n-grams", remedy)
@@ -66,7 +66,7 @@ def print_ngrams(model: str, word: str) -> None:
 
 def _vectors_of(model: str, of_words: Callable[[WordVectors, str], ndarray]) -> VectorOf:
     """The function of a text that gives its vector: by `of_words`, or by a classifier's layer."""
-    folder = folder_of(model)
+    folder = model_folder_of(model)
     if task_of_model(Path(folder)) != model_folder.TASK:
         vectors = load(folder)
         return lambda text: of_words(vectors, text)
@@ -124,12 +124,12 @@ def is_query(model: str, words: list[str] | None) -> bool:
     number of words.
     """
     is_number = words is not None and len(words) == 1 and words[0].isdecimal()
-    return (not words or is_number) and is_fasttext_model(model)
+    return (not words or is_number) and is_fasttext(model)
 
 
-def is_fasttext_model(model: str) -> bool:
+def is_fasttext(model: str) -> bool:
     """Whether a model is one of fastText's files, or is called as one."""
-    if folder_of(model) != model:
+    if model_folder_of(model) != model:
         return True
     with contextlib.suppress(OSError), open(model, "rb") as file:
         return file.read(4) == MAGIC.to_bytes(4, "little")
@@ -138,7 +138,7 @@ def is_fasttext_model(model: str) -> bool:
 
 def answer_words(model: str, top_k: int) -> None:
     """Print the neighbours of each word of standard input as `fasttext nn` does."""
-    vectors = load(folder_of(model))
+    vectors = load(model_folder_of(model))
     _prompt(QUERY)
     for word in _input_words():
         _print_answers(vectors, [word], [], top_k)
@@ -147,7 +147,7 @@ def answer_words(model: str, top_k: int) -> None:
 
 def answer_triplets(model: str, k: int) -> None:
     """Print the words nearest to A - B + C for each three words of standard input."""
-    vectors = load(folder_of(model))
+    vectors = load(model_folder_of(model))
     triplet: list[str] = []
     _prompt(TRIPLET)
     for word in _input_words():
@@ -183,7 +183,7 @@ def dump(model: str, option: str) -> None:
         raise EmbedxError(f"dump {option}: matrices are not printed; {VECTORS_INSTEAD}")
     if option not in DUMPED:
         raise EmbedxError(f"dump {option}: {choice(option, DUMPED)}")
-    folder = folder_of(model)
+    folder = model_folder_of(model)
     if task_of_model(Path(folder)) == model_folder.TASK:
         dumped = _dump_of_classifier(model, classifier.load(folder))
     else:

@@ -9,6 +9,59 @@ from typer.core import TyperCommand, TyperGroup
 from embedx.cli.aliases import COMMANDS_INSTEAD
 from embedx.errors import EmbedxError
 
+# Options that --help shows, by command; --help-all shows all.
+SHORT_HELP = {
+    "train": (
+        "objective",
+        "output",
+        "architecture",
+        "dim",
+        "window",
+        "negatives",
+        "epochs",
+        "time_budget",
+        "threads",
+        "min_count",
+        "subwords",
+        "heldout",
+        "config",
+    ),
+    "classify": (
+        "test",
+        "text_column",
+        "label_column",
+        "objective",
+        "output",
+        "hidden",
+        "weights",
+        "negatives",
+        "epochs",
+        "time_budget",
+        "threads",
+        "learning_rate",
+        "l2",
+        "validation",
+        "config",
+    ),
+    "compare": (
+        "objectives",
+        "train_labels",
+        "test",
+        "pairs",
+        "next_item",
+        "output",
+        "resume",
+        "time_budget",
+        "epochs",
+        "seeds",
+        "tune",
+        "heldout",
+        "dim",
+        "hidden",
+        "config",
+    ),
+}
+
 # The section of the help with the commands of other programs, of which it has the names alone.
 OF_PEERS = "Commands of word2vec.c and fastText"
 

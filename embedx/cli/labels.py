@@ -18,7 +18,7 @@ from embedx.classification.label_report import (
 from embedx.classification.ranking import UnknownCount
 from embedx.classification.row_blocks import Best
 from embedx.cli.requests import EvaluateRequest, PredictRequest
-from embedx.cli.streams import is_read_at_once, reporter
+from embedx.cli.streams import is_read_at_once, request_progress
 from embedx.distributed.settings import ClusterSettings
 from embedx.errors import DataError, InapplicableError, Setting, Text
 from embedx.evaluation.labels import per_label_rows
@@ -68,7 +68,9 @@ class AnsweredRows(NamedTuple):
 def predict(request: PredictRequest) -> None:
     """Print the best labels of each row, by name, with their probabilities."""
     _check_options_go_together(request)
-    progress = reporter(request, is_alone=request.output is not None or not is_read_at_once())
+    progress = request_progress(
+        request, is_alone=request.output is not None or not is_read_at_once()
+    )
     model = classifier.load(request.model)
     note_probabilities(model, progress)
     label_filter = _label_filter(request, model)

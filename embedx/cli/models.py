@@ -6,8 +6,8 @@ from typing import Annotated, Any
 import typer
 
 from embedx.cli import tables
-from embedx.cli.requests import EvaluateRequest, PredictRequest, ReportRequest
-from embedx.cli.streams import command_progress, reporter, results_to
+from embedx.cli.requests import EvaluateRequest, NearestRequest, PredictRequest, ReportRequest
+from embedx.cli.streams import command_progress, request_progress, results_to
 from embedx.errors import DataError, InapplicableError
 from embedx.pages.plain import as_cell
 from embedx.text.sources import STANDARD_INPUT
@@ -53,37 +53,12 @@ def predict(request: PredictRequest) -> None:
     --threshold and --coverage leave out labels that are not probable enough. A row without any is
     an empty line, or []. With K, or with a model named MODEL.bin, labels are printed as `fasttext
     predict` does. Lines of text on standard input are answered as they come.
-
-    model            folder written by `embedx classify`
-    data             in any format that `embedx classify` reads, or plain lines for a model of text;
-                     labels are not used
-    k                as in `fasttext predict`: number of labels, printed with their prefix alone
-    least            as there: only labels of at least this probability
-    top_k            maximum number of labels per row; by default 5, with --threshold 100, with
-                     --coverage 1000
-    threshold        only labels of at least this probability
-    coverage         sets of labels that contain this share of a row's labels on average, such as
-                     0.9: conformal sets, from the rows that training held out
-    abstain          `none of these` is an answer too, in JSON null: no label of the model is right
-    text_column      the column of a table with the text, if its name is not that of the training
-                     data
-    id_column        the column of a table that is printed first; by default that of the training
-                     data, or id
-    header           tables: yes or no, whether the first row of CSV and TSV is a heading; by
-                     default as in the training data
-    threads          worker threads; by default one per usable core
-    search           score only a part of the labels, found by an index
-    scored_fraction  with --search: fraction of the labels that is scored
-    cluster          predict on a Ray cluster: its workers share the rows
-    workers          with --cluster: worker processes; by default one per machine
-    output           file to write; by default standard output
-    as_json          print a JSON list or, where rows have ids, an object for each row
     """
     from embedx.cli import labels
-    from embedx.cli.peers import is_fasttext_file, print_best
+    from embedx.cli.peers import is_named_as_fasttext, print_best
 
     with results_to(request.output, request.overwrite):
-        if request.k is None and not is_fasttext_file(request.model):
+        if request.k is None and not is_named_as_fasttext(request.model):
             labels.predict(request)
             return
         k = request.top_k or 1
@@ -98,29 +73,6 @@ def evaluate(request: EvaluateRequest) -> None:
 
     Word vectors are scored on similarity and analogies, or by the likelihood of a --text;
     classifiers on --test data.
-
-    models      model folder, word2vec or .vec file, or gensim's with --trust-pickle; two are
-                compared, more are listed
-    against     models of another configuration, or a pattern; MODELS then differ in their seed only
-    protocol    embedx, or gensim: analogies among the first 300,000 words, not 30,000
-    method      analogies: 3cosadd or 3cosmul
-    candidates  analogies: number of words that may be the answer; by default that of the protocol
-    text        log-likelihood of a text that was not trained on, named like a corpus of `embedx
-                train`; similarity is then scored only with --pairs or --analogies
-    oov         score words outside the vocabulary too, by their n-grams
-    seed        random seed of resampling and of held-out pairs
-    label_column  with --test: column with the label; by default that of the training data
-    header      with --test: yes or no, whether the first row of a table is a heading; by default as
-                in the training data
-    predictions  with --test: labels that another program suggests, a line for each row, scored
-                beside those of the model
-    per_label   with --test: CSV file to write, with counts, threshold, precision, recall and F1 of
-                each label
-    overwrite   replace the file of --per-label
-    links       graphs: edges that were not trained on; AUC and average precision
-    non_links   graphs: pairs of nodes to tell --links from; by default as many random pairs
-    node_labels  graphs: a node and its labels per line; F1 of logistic regression on the vectors
-    next_item   sessions, one per line: hit rate, NDCG and MRR of the last item
     """
     from embedx.cli import scores
 
@@ -132,9 +84,6 @@ def report(request: ReportRequest) -> None:
 
     It has settings, curves and scores; of word vectors nearest words and a map, of a classifier its
     errors; of two models of one task what differs.
-
-    models  folders written by `embedx train` or `embedx classify`, one or two
-    output  file to write; by default MODEL.report.html here
     """
     from embedx.report.report import report as write
 
@@ -144,7 +93,7 @@ def report(request: ReportRequest) -> None:
     other = None
     if len(request.models) == 2:
         other = request.models[1]
-    with reporter(request) as progress:
+    with request_progress(request) as progress:
         page = write(
             request.models[0],
             request.output,
@@ -155,57 +104,41 @@ def report(request: ReportRequest) -> None:
             analogies=request.analogies,
             overwrite=request.overwrite,
             progress=progress,
-            **request.typed,
+            **request.settings,
         )
     print(as_cell(str(page)))
 
 
-def nearest(
-    model: str,
-    words: Annotated[list[str] | None, typer.Argument()] = None,
-    top_k: TopK = 10,
-    vectors: str = "input",
-    restrict: Annotated[int | None, typer.Option(min=1)] = None,
-    exclude: str = "",
-    min_count: Annotated[int | None, typer.Option(min=1)] = None,
-    intervals: bool = False,
-    names: str | None = None,
-    as_json: bool = False,
-) -> None:
-    """List the words nearest to each word: word, neighbour, cosine.
-
-    model     model folder, or a vector file of another program, such as word2vec's
-    words     each is looked up by itself; - reads them from standard input, and without words a
-              terminal prompts for them. For a model called MODEL.bin, or a file of fastText, no
-              words or a number of neighbours means `fasttext nn`
-    restrict  look only at the N most frequent words
-    exclude   leave out these words
-    min_count  leave out words that occur fewer than N times in the training text, whose vectors are
-               uncertain
-    intervals  add the 95 % interval of each cosine, wide where words are rare
-    names     file of two columns, an item and its name, which is shown beside it
-    """
+def nearest(request: NearestRequest) -> None:
+    """List the words nearest to each word: word, neighbour, cosine."""
     from embedx.cli import fasttext_queries, queries
-    from embedx.cli.peers import folder_of
+    from embedx.cli.peers import model_folder_of
     from embedx.vectors.model import load
     from embedx.vectors.names import names_of
     from embedx.vectors.neighbours import NeighbourSearch
     from embedx.vectors.uncertainty import Uncertainty
 
-    if fasttext_queries.is_query(model, words):
-        fasttext_queries.answer_words(model, int(words[0]) if words else top_k)
+    words = request.words
+    if fasttext_queries.is_query(request.model, words):
+        n_neighbours = int(words[0]) if words else request.top_k
+        fasttext_queries.answer_words(request.model, n_neighbours)
         return
-    loaded = load(folder_of(model)).of(vectors)
-    uncertainty = None
-    if intervals:
-        uncertainty = Uncertainty(loaded)
-    search = NeighbourSearch(loaded, top_k, restrict, exclude.split(","), min_count, uncertainty)
-    name_of_word = names_of(loaded, names)
+    loaded = load(model_folder_of(request.model)).of(request.vectors)
+    search = NeighbourSearch(
+        loaded,
+        request.top_k,
+        request.restrict,
+        request.exclude.split(","),
+        request.min_count,
+        Uncertainty(loaded) if request.intervals else None,
+    )
+    name_of_word = names_of(loaded, request.names)
     if words and words != [STANDARD_INPUT]:
         with command_progress() as progress:
-            queries.show_neighbours(words, search, as_json, name_of_word, progress)
+            queries.show_neighbours(words, search, request.as_json, name_of_word, progress)
     else:
-        queries.answer_words(queries.asked(words or [], loaded), search, as_json, name_of_word)
+        asked = queries.asked(words or [], loaded)
+        queries.answer_words(asked, search, request.as_json, name_of_word)
 
 
 def vectors(
@@ -295,8 +228,8 @@ def recommend(
             sessions = sessions_of_file(histories, progress)
             queries.recommend_to_each(loaded, sessions, top_k, as_json, name_of_item, progress)
         elif not items or items == [STANDARD_INPUT]:
-            typed = map(queries.divided, queries.input_lines())
-            queries.recommend_to_each(loaded, typed, top_k, as_json, name_of_item, progress)
+            lines = map(queries.divided, queries.input_lines())
+            queries.recommend_to_each(loaded, lines, top_k, as_json, name_of_item, progress)
         else:
             queries.recommend(loaded, items, top_k, as_json, name_of_item, progress)
 
@@ -308,7 +241,7 @@ def export(
     trust_pickle: bool = False,
     quiet: bool = False,
     verbose: bool = False,
-    typed: dict[str, Any] | None = None,
+    settings: dict[str, Any] | None = None,
 ) -> None:
     """Write word vectors in the format of another program, or convert a vector file.
 
@@ -319,7 +252,7 @@ def export(
     from embedx.vectors.model import load
 
     progress = command_progress(quiet, verbose)
-    options = {"format": None} | (typed or {})
+    options = {"format": None} | (settings or {})
     written = write(
         load(model, progress, trust_pickle),
         out=out,

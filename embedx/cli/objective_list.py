@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from embedx.cli.help import help_formatter
-from embedx.cli.options import SETTINGS, defaults_of_objective
+from embedx.cli.setting_options import SETTING_OPTIONS, defaults_of_objective
 from embedx.settings import Record, as_typed, described, is_given_by_set, option_name, settings_of
 
 Objective = Annotated[str | None, typer.Argument()]
@@ -37,7 +37,7 @@ def list_objectives(objective: Objective = None, as_json: bool = False) -> None:
         kind = objectives.find(objective)
         for task in TASKS:
             # Imports the settings of the command, by which options are spelled.
-            SETTINGS[task]()
+            SETTING_OPTIONS[task]()
         (row,) = [row for row in rows if row["objective"] == kind.name]
         row["settings"] = _settings(kind)
         row["defaults"] = _other_defaults(kind)

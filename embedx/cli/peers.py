@@ -47,7 +47,12 @@ def without_none(**settings: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class Word2vecRequest:
-    """The options of word2vec.c."""
+    """The options of word2vec.c.
+
+    train    text
+    output   file of the vectors
+    classes  0: vectors are not clustered
+    """
 
     train: Annotated[str, typer.Option()]
     output: Annotated[Path, typer.Option()]
@@ -108,7 +113,7 @@ class Word2vecRequest:
             objective="hs" if self.hs else "ns",
             output=self.model_folder,
             overwrite=self.overwrite,
-            typed=settings,
+            settings=settings,
         )
 
 
@@ -118,10 +123,6 @@ def word2vec(request: Word2vecRequest) -> None:
     Options have one dash or two. The vectors are written as by word2vec.c, and the model to
     OUTPUT.embedx. Defaults are those of word2vec.c, except the threads, one for each usable core,
     and the optimiser, which is that of `embedx train`; with -alpha it is SGD.
-
-    train   text
-    output  file of the vectors
-    classes  0: vectors are not clustered
     """
     from embedx.vectors import export
     from embedx.vectors.model import load_folder
@@ -144,7 +145,15 @@ def word2vec(request: Word2vecRequest) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class SupervisedRequest:
-    """The options of `fasttext supervised`."""
+    """The options of `fasttext supervised`.
+
+    input        labelled text
+    output       folder of the model
+    lr           without effect: the optimiser is Adagrad, whose rate is chosen from the data
+    verbose      without effect
+    sample       -t of fastText, without effect on classifiers there too
+    save_output  without effect: the model has its output vectors
+    """
 
     input: Annotated[str, typer.Option()]
     output: Annotated[Path, typer.Option()]
@@ -202,7 +211,7 @@ class SupervisedRequest:
             objective=objective,
             output=self.output,
             overwrite=self.overwrite,
-            typed=settings | SETTINGS_OF_LOSS.get(objective, {}),
+            settings=settings | SETTINGS_OF_LOSS.get(objective, {}),
         )
 
 
@@ -221,18 +230,11 @@ def supervised(request: SupervisedRequest) -> None:
     and its learning rate, which are those of `embedx classify`. Words are divided by spaces and
     keep their case, and all their n-grams are features. These are scaled to unit length, as
     fastText takes the mean of the words. No rows are held out to calibrate probabilities on.
-
-    input    labelled text
-    output   folder of the model
-    lr       without effect: the optimiser is Adagrad, whose rate is chosen from the data
-    verbose  without effect
-    sample       -t of fastText, without effect on classifiers there too
-    save_output  without effect: the model has its output vectors
     """
     training.classify(request.translated())
 
 
-def folder_of(model: str) -> str:
+def model_folder_of(model: str) -> str:
     """The folder of a model; it may be called as fastText's file would be, `model.bin`
     for `model`.
     """
@@ -259,7 +261,7 @@ def score(model: str, data: str, k: Number = 1, threshold: Least = 0.0) -> None:
     from embedx.classification.classifier import load
     from embedx.labeled.read import read
 
-    classifier = load(folder_of(model))
+    classifier = load(model_folder_of(model))
     rows = read(data, trained=classifier.schema)
     n_best = _n_best(classifier, k)
     n, precision, recall = classifier.precision_and_recall(rows, n_best, threshold)
@@ -279,7 +281,7 @@ def score_labels(model: str, data: str, k: Number = 1, threshold: Least = 0.0) -
     from embedx.classification.classifier import load
     from embedx.labeled.read import read
 
-    classifier = load(folder_of(model))
+    classifier = load(model_folder_of(model))
     prefix = _prefix(classifier)
     rows = read(data, trained=classifier.schema)
     counts = classifier.label_counts(rows, _n_best(classifier, k), threshold).tolist()
@@ -334,7 +336,7 @@ def print_best(model: str, data: str, k: int, threshold: float, has_probabilitie
     from embedx.labeled.read import read, read_arriving
     from embedx.text.sources import STANDARD_INPUT
 
-    classifier = load(folder_of(model))
+    classifier = load(model_folder_of(model))
     prefix = _prefix(classifier)
     n_best = _n_best(classifier, k)
     if data == STANDARD_INPUT:
@@ -356,6 +358,6 @@ def print_best(model: str, data: str, k: int, threshold: float, has_probabilitie
         sys.stdout.flush()
 
 
-def is_fasttext_file(model: str) -> bool:
+def is_named_as_fasttext(model: str) -> bool:
     """Whether a model is called as fastText's file would be."""
-    return folder_of(model) != model
+    return model_folder_of(model) != model

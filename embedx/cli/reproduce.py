@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from embedx.cli import about, tables
-from embedx.cli.options import SETTINGS
+from embedx.cli.setting_options import SETTING_OPTIONS
 from embedx.distributed.settings import ClusterSettings
 from embedx.errors import DataError, SettingError
 from embedx.settings import Record, option_name, settings_of
@@ -70,7 +70,7 @@ def recorded_command(folder: Path, facts: Record) -> list[str]:
 
 def check_options(folder: Path, words: list[str]) -> None:
     """Raise DataError for an option that no recorded command has, such as one that overwrites."""
-    names = set(SETTINGS[words[1]]()) | set(MODEL_OPTIONS)
+    names = set(SETTING_OPTIONS[words[1]]()) | set(MODEL_OPTIONS)
     names -= set(settings_of(ClusterSettings))
     flags = {option_name(name).split()[0] for name in names}
     flags |= {f"--no-{name.replace('_', '-')}" for name in names}

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from embedx import objectives
-from embedx.cli.options import SETTINGS
 from embedx.cli.requests import fits, is_required
+from embedx.cli.setting_options import SETTING_OPTIONS
 from embedx.errors import DataError, EmbedxError
 from embedx.settings import Options, check
 from embedx.tasks.requests import RUNS, RunRequest
@@ -30,7 +30,7 @@ def request_to_resume(output: Path) -> RunRequest:
     kind = RUNS.get(command.name)
     if kind is None:
         raise damaged(file, f"no command {command.name}")
-    settings = command.arguments.get("typed") or {}
+    settings = command.arguments.get("settings") or {}
     if command.packages:
         # whose settings are unknown where they are missing
         facts = {"objective": command.arguments.get("objective"), "packages": command.packages}
@@ -58,7 +58,7 @@ def _check_arguments(file: Path, command: RunCommand, kind: type[RunRequest]) ->
 
 def _check_settings(file: Path, command: str, settings: Options) -> None:
     """Raise `EmbedxError` if the settings in the `file` are not those of the command."""
-    known = SETTINGS[command]()
+    known = SETTING_OPTIONS[command]()
     for name, value in settings.items():
         if name not in known:
             raise damaged(file, f"{command} has no setting {name}")

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from embedx.cli.requests import EvaluateRequest
-from embedx.cli.streams import reporter
+from embedx.cli.streams import request_progress
 from embedx.errors import InapplicableError, Setting, Text
 from embedx.pages.plain import metric_rows, tab_separated
 from embedx.runtime.progress import Progress
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def evaluate(request: EvaluateRequest) -> None:
     """Print the scores of models on a text, test data, a graph, sessions or sets of words."""
-    progress = reporter(request)
+    progress = request_progress(request)
     record: Record = {}
     if request.text is not None:
         _check_applies_to_text(request)

@@ -15,7 +15,7 @@ def spelling_of(words: Sequence[str]) -> Spelling:
     classify` takes by --set what is an option of `embedx train`.
     """
     from embedx.cli.app import COMMANDS
-    from embedx.cli.options import SETTINGS
+    from embedx.cli.setting_options import SETTING_OPTIONS
 
     commands = {path: command for group in COMMANDS.values() for path, command in group.items()}
     paths = (" ".join(words[:2]), " ".join(words[:1]))
@@ -23,6 +23,6 @@ def spelling_of(words: Sequence[str]) -> Spelling:
     if path is None:
         return on_command_line
     plain = {parameter.name for parameter in parameters_of(commands[path])}
-    settings = SETTINGS[path]() if path in SETTINGS else {}
+    settings = SETTING_OPTIONS[path]() if path in SETTING_OPTIONS else {}
     by_set = {name for name, option in settings.items() if option.by_set}
     return partial(on_command_line, by_set=by_set, plain=plain)

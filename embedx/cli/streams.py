@@ -122,7 +122,7 @@ def command_progress(quiet: bool = False, verbose: bool = False) -> Reporter:
     return Reporter(sys.stderr, is_quiet=quiet, is_verbose=verbose, spelling=on_command_line)
 
 
-def reporter(request: Request, is_alone: bool = True) -> Reporter:
+def request_progress(request: Request, is_alone: bool = True) -> Reporter:
     """Progress on standard error, as the options of the command say."""
     return Reporter(
         sys.stderr,

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from embedx.cli.streams import reporter
+from embedx.cli.streams import request_progress
 from embedx.cli.tables import show_facts
 from embedx.pages.plain import tab_separated
 from embedx.runtime.disk import free_disk, summary
@@ -37,7 +37,7 @@ def train_and_print(request: RunRequest) -> None:
     """Train a model and print its folder with its size, loss and scores; or, as --dry-run asks,
     print what the run would be.
     """
-    with reporter(request) as progress:
+    with request_progress(request) as progress:
         if request.dry_run:
             show_plan(request, plan_request(request, progress))
             return

@@ -28,8 +28,8 @@ from embedx.comparison.tables import (
     page,
     text,
 )
-from embedx.comparison.text import Text
-from embedx.comparison.tuning import Options, Tuning
+from embedx.comparison.text import TextData
+from embedx.comparison.tuning import Tuning
 from embedx.errors import (
     DataError,
     InapplicableError,
@@ -45,7 +45,7 @@ from embedx.runtime import atomic, locks, shell
 from embedx.runtime.atomic import errors_named, write_text
 from embedx.runtime.frames import data_frame
 from embedx.runtime.progress import Progress, Silent
-from embedx.settings import as_arguments, settings_of
+from embedx.settings import Record, as_arguments, settings_of
 from embedx.storage.description import installed_version
 from embedx.text.settings import SESSIONS
 
@@ -94,7 +94,7 @@ def data_of(
                 Setting("format", "text"),
             )
             raise DataError(name, None, "looks like labelled data, not text", remedy)
-    return Text(names, options, settings, **files)
+    return TextData(names, options, settings, **files)
 
 
 @dataclass(repr=False)
@@ -177,7 +177,7 @@ class Comparison:
             self.records.save()
             self.interrupted = True
 
-    def _tuned_options(self) -> dict[str, Options]:
+    def _tuned_options(self) -> dict[str, Record]:
         """The options that --tune chooses, by objective."""
         if not self.settings.tune:
             return {}
@@ -197,7 +197,7 @@ class Comparison:
             self.progress.note(f"{len(missing)} of {len(jobs)} runs remain")
         return missing
 
-    def _make_runs(self, options: Mapping[str, Options]) -> None:
+    def _make_runs(self, options: Mapping[str, Record]) -> None:
         """Make the missing runs, and write the page after each.
 
         options  chosen by --tune, by objective
@@ -221,9 +221,9 @@ class Comparison:
         finally:
             self.progress.finish()
 
-    def _make_run(self, seed: int, name: str, options: Options) -> Run:
+    def _make_run(self, seed: int, name: str, options: Record) -> Run:
         """The record of one run."""
-        outcome = self.runner.measured(name, seed, options)
+        outcome = self.runner.run(name, seed, options)
         return self.records.add(outcome, objective=name, seed=seed)
 
     def _summary(self, record: Run) -> str:
@@ -262,7 +262,7 @@ class Comparison:
 FRAMES = {"ranking": numbers, "differences": difference_rows, "curves": curve_rows}
 
 
-def compared(
+def compare_files(
     names: Sequence[str],
     files: Mapping[str, Any],
     given: Mapping[str, Any],

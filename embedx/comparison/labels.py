@@ -46,7 +46,10 @@ class LabelledData(Data):
 
     names  training data for `embedx classify`, with a file `train_labels` if they have no labels;
            `test` and `test_labels` likewise
+    rows   the test rows, which `prepare` reads
     """
+
+    rows: Labeled
 
     command = "classify"
     unit = "examples"
@@ -94,7 +97,7 @@ class LabelledData(Data):
             train=self.train,
             train_labels=self.train_labels,
             objective=objective,
-            typed=settings,
+            settings=settings,
         )
 
     def fingerprints(self) -> list[Any]:

@@ -57,7 +57,7 @@ class Runner:
     settings: CompareSettings
     folder: Path
 
-    def measured(self, objective: str, seed: int, options: Mapping[str, Any]) -> dict[str, Any]:
+    def run(self, objective: str, seed: int, options: Mapping[str, Any]) -> dict[str, Any]:
         """The outcome of a run: {"result": ...}, {"diverged": why} or {"failed": why}; see
         `embedx.comparison.records`.
 
@@ -68,18 +68,18 @@ class Runner:
         def result(facts: Mapping[str, Any], ended: Ended) -> dict[str, Any]:
             return self._result(objective, facts, ended)
 
-        outcome = performed(request, self.folder, result)
+        outcome = run_in_process(request, self.folder, result)
         if options:
             outcome["tuned"] = dict(options)
         return outcome
 
-    def tried(self, objective: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    def run_trial(self, objective: str, options: Mapping[str, Any]) -> dict[str, Any]:
         """The outcome of a trial: {"used": settings, "score": of the validation data}; a score of
         None where it failed.
         """
         request = self.request(objective, 1, options, self.settings.limit_of_trial)
         failed: dict[str, Any] = {"used": {}, "score": None}
-        return failed | performed(request, self.folder, self._result_of_trial)
+        return failed | run_in_process(request, self.folder, self._result_of_trial)
 
     def request(
         self, objective: str, seed: int, options: Mapping[str, Any], limit: Record
@@ -90,7 +90,7 @@ class Runner:
         limit    the setting that ends the run
         """
         request = self.data.request(objective)
-        settings = {**request.typed, "seed": seed, "threads": self.settings.used_threads}
+        settings = {**request.settings, "seed": seed, "threads": self.settings.used_threads}
         is_limited = objective not in self.data.converging or self.settings.epochs is not None
         if is_limited:
             settings |= limit
@@ -99,7 +99,7 @@ class Runner:
             output=self.folder / "model",
             log_json=self.folder / "log",
             checkpoint_every="0",
-            typed={**settings, **options},
+            settings={**settings, **options},
         )
 
     def _result(self, objective: str, facts: Mapping[str, Any], ended: Ended) -> dict[str, Any]:
@@ -138,7 +138,7 @@ class Runner:
         return {"used": used, "score": score}
 
 
-def performed(
+def run_in_process(
     request: RunRequest,
     folder: Path,
     result: Callable[[Mapping[str, Any], Ended], dict[str, Any]],

@@ -47,13 +47,18 @@ def labels_named_in_errors() -> Iterator[None]:
         raise DataError(error.file, error.line, error.problem, remedy) from error
 
 
-class Text(Data):
+class TextData(Data):
     """A corpus and its held-out part.
 
     names      corpora for `embedx train`, except standard input
     pairs      files of word pairs in place of the packaged ones; `analogies`: files of questions
     next_item  file of sessions whose last items rank and tune the models; then no text is held out
+    words      of the vocabulary, which `prepare` reads with the held-out text
     """
+
+    words: list[str]
+    held_out: HeldOut
+    progress: Progress
 
     command = "train"
     pace = "words_per_second"
@@ -97,7 +102,7 @@ class Text(Data):
 
     def request_of(self, objective: str, settings: Record) -> TrainRequest:
         return TrainRequest(
-            corpora=self.names, objective=objective, typed=settings, cache_dir=self.cache_dir
+            corpora=self.names, objective=objective, settings=settings, cache_dir=self.cache_dir
         )
 
     def fingerprints(self) -> list[Any]:
@@ -120,7 +125,7 @@ class Text(Data):
             self.words = vocabulary.words
             facts = {"tokens": corpus.n_tokens, "vocabulary": len(vocabulary)}
             if self.next_item is None:
-                self.held_out: HeldOut = hold_out(corpus.tokens, remap, self.settings.heldout)
+                self.held_out = hold_out(corpus.tokens, remap, self.settings.heldout)
                 facts["held-out tokens"] = self.held_out.n_words
             else:
                 _, last_items = graphs.read_sessions(self.words, self.next_item, progress)

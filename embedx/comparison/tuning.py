@@ -9,18 +9,15 @@ them.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from embedx import objectives
 from embedx.comparison.records import FAILED, Records, Run
 from embedx.comparison.runs import CHOSEN_WITHOUT_RATE, Runner
 from embedx.errors import Setting, Text, joined
 from embedx.runtime.progress import Progress
-from embedx.settings import settings_of
+from embedx.settings import Record, settings_of
 
 STEP = 3.0
-# Settings by name.
-Options = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -31,7 +28,7 @@ class Tuning:
     records: Records
     progress: Progress
 
-    def best_options(self, names: Sequence[str]) -> dict[str, Options]:
+    def best_options(self, names: Sequence[str]) -> dict[str, Record]:
         """The best options of each objective; empty where its defaults are best."""
         self.progress.start("tuning", len(names), " objectives")
         best = {}
@@ -44,26 +41,26 @@ class Tuning:
             self.progress.finish()
         return best
 
-    def _best_of(self, name: str) -> Options:
+    def _best_of(self, name: str) -> Record:
         """The options of the best trial of an objective."""
         objective, _ = self.runner.data.variant(name)
         has_negatives = "negatives" in settings_of(objectives.find(objective).Settings)
         best = search(lambda options: self._trial(name, options), has_negatives)
-        options: Options = best["trial"]
+        options: Record = best["trial"]
         return options
 
-    def _trial(self, name: str, options: Options) -> Run:
+    def _trial(self, name: str, options: Record) -> Run:
         """The record of a trial; runs it if it is not recorded."""
         trial = self.records.find(objective=name, trial=options)
         if trial is None:
-            outcome = self.runner.tried(name, options)
+            outcome = self.runner.run_trial(name, options)
             trial = self.records.add(outcome, objective=name, trial=options)
             words = settings_in_words(options)
             self.progress.note(f"trial of {name}, ", words, f": {outcome_in_words(trial)}")
         return trial
 
 
-def search(trial_of: Callable[[Options], Run], has_negatives: bool) -> Run:
+def search(trial_of: Callable[[Record], Run], has_negatives: bool) -> Run:
     """The best of at most MAX_TRIALS trials, each the record of its options; the first has none."""
     first = trial_of({})
     used = first["used"]
@@ -76,7 +73,7 @@ def search(trial_of: Callable[[Options], Run], has_negatives: bool) -> Run:
     return best
 
 
-def search_rate(trial_of: Callable[[Options], Run], first: Run) -> Run:
+def search_rate(trial_of: Callable[[Record], Run], first: Run) -> Run:
     """The best trial over learning rates, the first one among them."""
     used = first["used"]
     others = {name: used[name] for name in CHOSEN_WITHOUT_RATE if name in used}
@@ -105,8 +102,8 @@ def rank(trial: Run) -> float:
     return -math.inf if trial["score"] is None else float(trial["score"])
 
 
-def settings_in_words(options: Options) -> Text:
-    """Options for a message."""
+def settings_in_words(options: Record) -> Text:
+    """Settings for a message."""
     settings = [Setting(name, value) for name, value in options.items()]
     return joined(settings, " ") if settings else "its defaults"
 

@@ -44,7 +44,7 @@ MAX_FAILED_HEAD_CHECKS = 3
 
 
 @dataclass(frozen=True)
-class Size:
+class ClusterSize:
     """How many workers, with how many threads each."""
 
     workers: int
@@ -64,7 +64,9 @@ def ray() -> Any:
 
 
 @contextlib.contextmanager
-def connected(settings: ClusterSettings, threads: int | None, progress: Progress) -> Iterator[Size]:
+def connected(
+    settings: ClusterSettings, threads: int | None, progress: Progress
+) -> Iterator[ClusterSize]:
     """Connect to the cluster of the settings; yields the size of the run.
 
     threads  of each worker; None: all cores of its machine
@@ -143,7 +145,7 @@ def _silence() -> None:
         worker.print_to_stdstream = lambda *_, **__: None
 
 
-def chosen_size(workers: int | None, threads: int | None) -> Size:
+def chosen_size(workers: int | None, threads: int | None) -> ClusterSize:
     """The size from the settings; by default one worker per machine, with all its CPUs."""
     machines = [node["Resources"] for node in ray().nodes() if node["Alive"]]
     cpus = sorted(int(resources.get("CPU", 0)) for resources in machines)
@@ -153,9 +155,9 @@ def chosen_size(workers: int | None, threads: int | None) -> Size:
         remedy = f"give at most {max(cpus, default=0)}"
         raise SettingError("threads", threads or 1, problem, remedy)
     if workers is None:
-        return Size(sum(n // (threads or n) for n in cpus), threads or cpus[0])
+        return ClusterSize(sum(n // (threads or n) for n in cpus), threads or cpus[0])
     workers_per_machine = -(-workers // len(cpus))
-    return Size(workers, threads or max(1, cpus[0] // workers_per_machine))
+    return ClusterSize(workers, threads or max(1, cpus[0] // workers_per_machine))
 
 
 # ---- the processes of this machine

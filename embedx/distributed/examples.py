@@ -13,10 +13,10 @@ from numpy import float32, ndarray
 from embedx.classification.full_minibatches import Full, FullSparse, FullTiled
 from embedx.classification.minibatches import MinibatchTraining, StepInputs
 from embedx.classification.sampled_minibatches import Sampled
-from embedx.distributed.connection import Size
+from embedx.distributed.connection import ClusterSize
 from embedx.distributed.parameters import ParameterReplica, Parameters
 from embedx.distributed.settings import ClusterSettings
-from embedx.distributed.worker import Plan
+from embedx.distributed.worker import WorkerPlan
 from embedx.engine.select import SINGLE
 
 # Minimum number of merges of each worker over a run.
@@ -27,7 +27,7 @@ MAX_EXAMPLES = 200_000
 
 
 @dataclass(frozen=True)
-class ExamplesPlan(Plan):
+class ExamplesPlan(WorkerPlan):
     """A plan by which every worker trains on minibatches.
 
     max_chunk  maximum number of examples in a chunk, if chunks have to be shorter than usual
@@ -107,7 +107,7 @@ def _output_rates(strategy: MinibatchTraining, feature_rates: ndarray) -> ndarra
 
 
 def plan_of(
-    strategy: MinibatchTraining, cluster: ClusterSettings, size: Size
+    strategy: MinibatchTraining, cluster: ClusterSettings, size: ClusterSize
 ) -> tuple[ExamplesPlan, int]:
     """The plan of each worker, and the number of chunks that it trains before it merges.
 
@@ -122,7 +122,9 @@ def plan_of(
     return ExamplesPlan(type(strategy), strategy.inputs, max_chunk), per_range
 
 
-def chunks_per_range(merge_every: int | None, chunk: int, n_examples: float, size: Size) -> int:
+def chunks_per_range(
+    merge_every: int | None, chunk: int, n_examples: float, size: ClusterSize
+) -> int:
     """The number of chunks that a worker trains before it merges.
 
     merge_every  examples between two merges, if they are set

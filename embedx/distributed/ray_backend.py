@@ -19,8 +19,8 @@ from typing import Any
 
 from embedx.distributed import packages
 from embedx.distributed.answers import LostWorkerError, check_started
-from embedx.distributed.connection import HEAD, SECONDS_BETWEEN_HEAD_CHECKS, Size, ray
-from embedx.distributed.worker import Plan, Worker
+from embedx.distributed.connection import HEAD, SECONDS_BETWEEN_HEAD_CHECKS, ClusterSize, ray
+from embedx.distributed.worker import Worker, WorkerPlan
 from embedx.errors import EmbedxError, LostClusterError, SettingError, one_line
 from embedx.runtime.progress import Progress
 from embedx.storage.description import installed_version
@@ -105,7 +105,7 @@ class WorkerHandle:
 class Workers:
     """The workers of a run, as far as the cluster has CPUs for them."""
 
-    def __init__(self, plan: Plan, size: Size, progress: Progress) -> None:
+    def __init__(self, plan: WorkerPlan, size: ClusterSize, progress: Progress) -> None:
         check_packages(plan.components())
         self.size = size
         self.progress = progress
@@ -204,7 +204,7 @@ class Workers:
 
     def _add(self) -> None:
         """Start a worker, unless the run is over."""
-        # `train` for each range, and `merge`.
+        # `train_range` for each range, and `merge`.
         n_calls_at_once = RANGES_PER_WORKER + 1
         with self.lock:
             if self.closed:
@@ -246,7 +246,7 @@ class Workers:
 
 
 def predictions(
-    kind: type, model: Any, k: int, size: Size, blocks: Iterable[Any]
+    kind: type, model: Any, k: int, size: ClusterSize, blocks: Iterable[Any]
 ) -> Iterator[tuple[int, Any]]:
     """(number of rows, result of `kind(model, k, threads).predict` on a worker) for each block.
 

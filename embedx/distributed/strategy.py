@@ -6,15 +6,16 @@ machine. A range whose worker is lost is trained by another.
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from embedx.classification.labelwise import LabelwiseTraining
 from embedx.classification.minibatches import MinibatchTraining
 from embedx.distributed import examples, tiles, words
 from embedx.distributed.answers import LostWorkerError, check_trained
-from embedx.distributed.connection import Size
+from embedx.distributed.connection import ClusterSize
 from embedx.distributed.ray_backend import RANGES_PER_WORKER, WorkerHandle, Workers
 from embedx.distributed.settings import ClusterSettings
-from embedx.distributed.worker import Plan
+from embedx.distributed.worker import WorkerPlan
 from embedx.runtime.memory import n_bytes
 from embedx.runtime.progress import Progress
 from embedx.settings import Record
@@ -28,9 +29,17 @@ MIN_SECONDS_TO_WAIT = 60.0
 
 
 class Distributed(Strategy):
-    """The training of `inner`, which has the server's parameters, by workers."""
+    """The training of `inner`, which has the server's parameters, by workers.
 
-    def __init__(self, inner: Strategy, plan: Plan, size: Size, chunks_per_range: int) -> None:
+    server  the parameters that the workers train; made by `compile`, as is `pool`
+    """
+
+    server: Any
+    pool: Workers
+
+    def __init__(
+        self, inner: Strategy, plan: WorkerPlan, size: ClusterSize, chunks_per_range: int
+    ) -> None:
         self.inner = inner
         self.plan = plan
         self.size = size
@@ -130,7 +139,7 @@ class Distributed(Strategy):
         self.pool.close()
 
 
-def by_workers(cluster: ClusterSettings, size: Size) -> Wrap:
+def by_workers(cluster: ClusterSettings, size: ClusterSize) -> Wrap:
     """A wrapper that has the connected cluster's workers train a strategy."""
 
     def distributed(strategy: Strategy) -> Distributed:
@@ -140,7 +149,9 @@ def by_workers(cluster: ClusterSettings, size: Size) -> Wrap:
     return distributed
 
 
-def _plan_of(strategy: Strategy, cluster: ClusterSettings, size: Size) -> tuple[Plan, int]:
+def _plan_of(
+    strategy: Strategy, cluster: ClusterSettings, size: ClusterSize
+) -> tuple[WorkerPlan, int]:
     """The plan of each worker, and the number of chunks that it trains before it merges."""
     if isinstance(strategy, Streamed):
         return words.plan_of(strategy, cluster, size)

@@ -13,8 +13,8 @@ import numpy as np
 
 from embedx.classification.labelwise import LabelwiseTraining, LevelInputs, TrainedTile
 from embedx.distributed.answers import check_array, is_number, require
-from embedx.distributed.connection import Size
-from embedx.distributed.worker import Plan
+from embedx.distributed.connection import ClusterSize
+from embedx.distributed.worker import WorkerPlan
 from embedx.engine.sparse_levels import Level
 
 # Ranges of a level's tiles for each thread, so that all threads end at about the same time.
@@ -22,7 +22,7 @@ RANGES_PER_THREAD = 32
 
 
 @dataclass(frozen=True)
-class TilesPlan(Plan):
+class TilesPlan(WorkerPlan):
     """A plan by which every worker trains tiles of labels."""
 
     inputs: LevelInputs
@@ -43,7 +43,7 @@ class TilesPlan(Plan):
         return TileReplica(strategy)
 
 
-def plan_of(strategy: LabelwiseTraining, size: Size) -> tuple[TilesPlan, int]:
+def plan_of(strategy: LabelwiseTraining, size: ClusterSize) -> tuple[TilesPlan, int]:
     """The plan of each worker, and the number of tiles that it trains before it sends them."""
     threads = size.workers * size.threads
     tiles_per_range = max(size.threads, strategy.n_chunks // (RANGES_PER_THREAD * threads))

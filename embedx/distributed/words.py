@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy import float32, ndarray
 
-from embedx.distributed.connection import Size
+from embedx.distributed.connection import ClusterSize
 from embedx.distributed.merging import MAX_PARTNER_ROWS, Partner, partner_of
 from embedx.distributed.parameters import Parameters
 from embedx.distributed.settings import ClusterSettings
-from embedx.distributed.worker import Plan
+from embedx.distributed.worker import WorkerPlan
 from embedx.engine import blocks
 from embedx.engine.skipgram import SkipGramTables
 from embedx.engine.subwords import Parts, word_vectors
@@ -44,7 +44,7 @@ MAX_CHUNKS_FOR_HEAD = 2000
 
 
 @dataclass(frozen=True)
-class WordsPlan(Plan):
+class WordsPlan(WorkerPlan):
     """A plan by which every worker trains chunks of the stream on its own tables.
 
     parts       the n-grams of each word
@@ -139,7 +139,9 @@ def update_rates(strategy: Streamed, kept: ndarray) -> dict[str, ndarray]:
     }
 
 
-def plan_of(strategy: Streamed, cluster: ClusterSettings, size: Size) -> tuple[WordsPlan, int]:
+def plan_of(
+    strategy: Streamed, cluster: ClusterSettings, size: ClusterSize
+) -> tuple[WordsPlan, int]:
     """The plan of each worker, and the number of chunks that it trains before it merges."""
     tables = strategy.tables
     stream = strategy.stream
@@ -165,7 +167,7 @@ def plan_of(strategy: Streamed, cluster: ClusterSettings, size: Size) -> tuple[W
 
 
 def chunks_per_range(
-    words: int | None, n_chunks: int, epochs: float, n_rows: int, size: Size
+    words: int | None, n_chunks: int, epochs: float, n_rows: int, size: ClusterSize
 ) -> int:
     """The number of chunks that a worker trains before it merges.
 

@@ -17,7 +17,7 @@ from embedx.storage.description import installed_version
 from embedx.training.strategy import Strategy, Tally
 
 
-class Plan:
+class WorkerPlan:
     """Everything that a worker needs to train a strategy; it is sent to each worker.
 
     `parameters`, `server` and `replica` are called after the strategy's `compile`.
@@ -46,9 +46,18 @@ class Plan:
 
 
 class Worker:
-    """Trains the strategy of a plan."""
+    """Trains the strategy of a plan.
 
-    def __init__(self, plan: Plan, threads: int) -> None:
+    free  workspaces that no thread uses
+    """
+
+    # Made by `start`.
+    strategy: Strategy
+    replica: Any
+    pool: ThreadPoolExecutor
+    free: "queue.SimpleQueue[Any]"
+
+    def __init__(self, plan: WorkerPlan, threads: int) -> None:
         self.plan = plan
         self.threads = threads
         self.lock = threading.Lock()
@@ -59,12 +68,11 @@ class Worker:
 
     def start(self) -> tuple[str, int, str]:
         """Build and compile; return (host, process, version). Raises whatever the plan raises."""
-        self.strategy: Strategy = self.plan.build(self.threads)
+        self.strategy = self.plan.build(self.threads)
         self.strategy.compile(SILENT)
         self.replica = self.plan.replica(self.strategy)
         self.pool = ThreadPoolExecutor(len(self.strategy.workers))
-        # Workspaces that no thread uses.
-        self.free: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self.free = queue.SimpleQueue()
         for workspace in self.strategy.workers:
             self.free.put(workspace)
         return platform.node(), os.getpid(), installed_version()

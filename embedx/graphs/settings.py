@@ -14,7 +14,7 @@ SGD_RATE = 0.03
 # docs/constants.md).
 MAX_GRADIENT = 6.0
 # Defaults of other settings with --walks.
-DEFAULTS = {"min_count": 1, "sample": 0.0, "window": 10}
+WALK_DEFAULTS = {"min_count": 1, "sample": 0.0, "window": 10}
 
 
 class GraphSettings(Settings):

@@ -49,14 +49,14 @@ class Progress:
     is_verbose = False
 
     def start(self, title: str, total: float | None, unit: str, done: float = 0.0) -> None:
-        """A stage begins.
+        """Work of this title begins, which may take long. (For the stages of a run, see `stage`.)
 
-        total  units of the stage; None if their number is unknown
+        total  units of the work; None if their number is unknown
         done   units that were done before
         """
 
     def update(self, done: float, **facts: Any) -> None:
-        """`done` units of the stage are finished.
+        """`done` units of the work are finished.
 
         facts  of the interval since the last update, such as loss and words_per_second; `epoch` is
                the number of the epoch, from 1, and `epochs` how many there will be
@@ -77,7 +77,7 @@ class Progress:
             self.note(*message)
 
     def finish(self) -> None:
-        """The stage ends."""
+        """The work ends."""
 
     def stage(self, name: str) -> AbstractContextManager[None]:
         """Measure a block as a stage of the run; see `embedx.runtime.stages`."""
@@ -102,7 +102,7 @@ class Reporter(Progress):
     as JSON lines to a file.
 
     is_quiet   show warnings only
-    is_alone   no results are printed during stages; else there is no bar, which would mix with them
+    is_alone   no results are printed meanwhile; else there is no bar, which would mix with them
     spelling   of settings in notes
 
     Raises `EmbedxError` if `log_json` cannot be written.
@@ -128,6 +128,14 @@ class Reporter(Progress):
         is_notebook = type(stream).__module__.startswith("ipykernel")
         self.on_terminal = (stream.isatty() or is_notebook) and is_alone and not is_quiet
         self.interval = 0.5 if self.on_terminal else 10.0
+        # The current work, as `start` and the last `update` said.
+        self._title = ""
+        self._total: float | None = None
+        self._unit = ""
+        self._before = 0.0
+        self._last: tuple[float, Record] = (0.0, {})
+        self._started = 0.0
+        self._last_line = 0.0
         self._bar: Bar | None = None
         self._clock = StageClock()
         self._log: TextIO | None = None
@@ -159,7 +167,7 @@ class Reporter(Progress):
         self._unit = unit.strip()
         self._before = done
         self._started = self._last_line = time.monotonic()
-        self._last: tuple[float, Record] = (done, {})
+        self._last = (done, {})
         if self.on_terminal:
             # Imported here, because tqdm takes a while.
             from embedx.runtime.bar import Bar
@@ -180,7 +188,7 @@ class Reporter(Progress):
         elif now - self._last_line >= self.interval and not self.is_quiet:
             self._last_line = now
             parts = [self._share(), *self._parts(now)]
-            self._print(f"{self._stage()}: {', '.join(parts)}")
+            self._print(f"{self._heading()}: {', '.join(parts)}")
 
     def _log_event(self, now: float) -> None:
         """Write the last update to the JSON log."""
@@ -231,8 +239,8 @@ class Reporter(Progress):
 
     # ---- a line
 
-    def _stage(self) -> str:
-        """The current stage: `epoch 2/5` if that is known, else the title."""
+    def _heading(self) -> str:
+        """The heading of a line: `epoch 2/5` if that is known, else the title."""
         _, facts = self._last
         epoch = facts.get("epoch")
         if epoch is None:
@@ -265,7 +273,7 @@ class Reporter(Progress):
         return parts
 
     def _rate(self, facts: Record, rate: float) -> str:
-        """The speed of the last interval, if it was reported, else of the stage."""
+        """The speed of the last interval, if it was reported, else of the work."""
         for name, value in facts.items():
             if name.endswith("_per_second"):
                 return f"{_short(value)} {name.removesuffix('_per_second')}/s"
@@ -288,7 +296,7 @@ class Reporter(Progress):
         else:
             done = min(done, self._total)
         with contextlib.suppress(OSError):
-            bar.show(self._stage(), done, parts)
+            bar.show(self._heading(), done, parts)
 
     def clear(self) -> None:
         """Remove the bar, so that other output can be written; the next update draws it again."""
@@ -305,7 +313,7 @@ class Reporter(Progress):
             Reporter.last_drawn = None
 
     def _seconds_left(self, seconds: float) -> float | None:
-        """The remaining time of the stage, from the progress in `seconds`; None if unknown."""
+        """The remaining time of the work, from the progress in `seconds`; None if unknown."""
         done, _ = self._last
         if not self._total or done <= self._before:
             return None
@@ -344,7 +352,7 @@ class Logged(Reporter):
         LOGGER.info("%s", visible(line))
 
 
-def reporter(verbose: bool, names: Mapping[str, str] | None = None) -> Progress:
+def python_progress(verbose: bool, names: Mapping[str, str] | None = None) -> Progress:
     """Progress for callers from Python: on standard error if `verbose`, else as log messages,
     warnings at level WARNING and all others at INFO.
 

@@ -5,30 +5,27 @@
 """
 
 import dataclasses
-import math
-from collections.abc import Mapping
 
-from embedx import objectives, optimizers, samplers
-from embedx.engine.encoders import ENCODERS
-from embedx.engine.settings import check_sampler, check_stopping
-from embedx.errors import InapplicableError, Setting, SettingError, Text
+from embedx import optimizers, samplers
+from embedx.engine.settings import check_stopping
+from embedx.errors import Setting
 from embedx.graphs.settings import GraphSettings, graph_settings
 from embedx.objectives.contract import Objective
-from embedx.optimizers.contract import COLLAPSED, WORDS
+from embedx.optimizers.contract import COLLAPSED
 from embedx.samplers.contract import Sampler
-from embedx.samplers.search import IndexSettings, Search, index_settings
-from embedx.settings import (
-    Options,
-    Record,
-    Settings,
-    check_used,
-    settings_of,
+from embedx.samplers.search import IndexSettings, index_settings
+from embedx.settings import Options, Record, Settings, check_used, settings_of
+from embedx.skipgram.defaults import TEXT, default_rate
+from embedx.skipgram.layers import Layers, layers_of
+from embedx.skipgram.refusals import (
+    STREAMING_SETTINGS,
+    check_collapsed,
+    check_combinations,
+    check_effects,
+    check_not_collapsed,
 )
-from embedx.skipgram.defaults import DEFAULTS, OBJECTIVE, RATES, TEXT, kind_of_data
-from embedx.skipgram.settings import (
-    CollapsedSettings,
-    SkipGramSettings,
-)
+from embedx.skipgram.sampler_choice import retrieves, samplers_for_words
+from embedx.skipgram.settings import CollapsedSettings, SkipGramSettings
 from embedx.skipgram.start import Start, started
 from embedx.text.settings import (
     PhraseSettings,
@@ -38,37 +35,6 @@ from embedx.text.settings import (
     noun_of,
 )
 from embedx.vectors.model import WordVectors
-
-# The default sampler for words, unless the objective is made for a search; objectives declare their
-# defaults for labels.
-PREFERRED_SAMPLER = "unigram"
-# Kinds of candidates for which a sampler draws; with a search, it does during warm-up.
-CANDIDATES_WITH_DRAWS = ("drawn", "retrieved")
-# Defaults for words with n-grams, where the default without them is an optimizer whose rate stops
-# falling: an n-gram is in far more words than one, and the mean moves by the mean of its parts'
-# rates. rowwise-adagrad at 3 has the best similarity and likelihood (eval/results/subwords.md).
-SUBWORD_DEFAULTS = {"optimizer": "rowwise-adagrad", "learning_rate": 3.0, "block_size": 8}
-
-# With --collapsed: settings that do not apply, and defaults that differ. K/20 is the paper's.
-STREAMING_SETTINGS = ("sampler_exponent", "block_size", "negatives", "warm_up", "found", "refresh")
-REFUSED_WITH_COLLAPSED = (
-    "start",
-    *STREAMING_SETTINGS,
-    "sampler",
-    "architecture",
-    "subwords",
-    "buckets",
-    "heldout_points",
-    "shuffle",
-)
-COLLAPSED_DEFAULTS = {
-    "epochs": 20,
-    "optimizer": "rowwise-adagrad-momentum",
-    "learning_rate": 1.0,
-    "scored_fraction": 0.05,
-    "candidate_fraction": 0.1,
-}
-DRAWS_PER_INPUT = 1000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -170,15 +136,6 @@ class Configuration:
         }
 
 
-def varying_defaults() -> frozenset[str]:
-    """The settings whose defaults depend on the kind of data, the objective or the architecture."""
-    layers: list[Options] = [*DEFAULTS.values()]
-    layers += [encoder.DEFAULTS for encoder in ENCODERS.values()]
-    for objective in objectives.OBJECTIVES.values():
-        layers += [objective.word_defaults, objective.large_text_defaults]
-    return frozenset(name for layer in layers for name in layer)
-
-
 def configure(
     objective: str | None,
     options: Options,
@@ -187,19 +144,7 @@ def configure(
     defaults: Options | None = None,
     model: WordVectors | None = None,
 ) -> Configuration:
-    """The configuration that options ask for.
-
-    A setting has the value of the first of these layers that has one:
-
-        given         objective, options
-        start         the model of --start
-        collapsed     --collapsed
-        kind          the table of `defaults` for the kind of data
-        recipe        `defaults`
-        objective     --subwords, where the optimizer would be one whose rate stops falling; then
-                      --architecture; then the `word_defaults` of the objective
-
-    and else the one that it is declared with.
+    """The configuration that options ask for, with defaults by the layers of layers.py.
 
     objective  by default that of the model of --start, or of the kind of data
     defaults   such as those of a recipe
@@ -213,45 +158,25 @@ def configure(
     graph = graph_settings(options)
     check_used(options, [("edge_separator", graph is not None, Setting("walks"))])
 
-    layers: dict[str, Options] = {
-        "given": options if objective is None else {"objective": objective, **options},
-        "start": _start_defaults(start, options, is_collapsed),
-    }
-    recipe: Options = defaults or {}
-    kind = kind_of_data(combined(*layers.values(), recipe))
-    kind_defaults = {"objective": OBJECTIVE, **DEFAULTS[kind]}
-    name = combined(*layers.values(), kind_defaults)["objective"]
-    objectives.check_applies(options, name)
-    objective_class = objectives.find(name)
+    layers = layers_of(objective, options, defaults or {}, start, is_collapsed=is_collapsed)
     if is_collapsed:
-        layers["collapsed"] = _collapsed_defaults(objective_class, options)
+        check_collapsed(layers.objective, options)
     else:
-        unused = settings_of(CollapsedSettings)
-        check_used(options, [(name, False, Setting("collapsed", True)) for name in unused])
-    layers["kind"] = DEFAULTS[kind]
-    layers["recipe"] = recipe
-    chosen = combined(*layers.values())
-    is_sized_by_text = not is_collapsed and _is_sized_by_text(objective_class, chosen)
-    layers["objective"] = _objective_defaults(objective_class, chosen)
-    values = combined(*layers.values())
-    given = combined(layers["given"], recipe)
-    if given.get("negatives") is not None and given.get("draws") is None:
-        # These negatives decide how many are drawn for a block.
-        values.pop("draws", None)
-
-    new_objective = objective_class(objective_class.Settings.from_options(values))
+        check_not_collapsed(options)
+    values = layers.values()
+    new_objective = layers.objective(layers.objective.Settings.from_options(values))
     settings = SkipGramSettings.from_options(values)
     collapsed = None
     if is_collapsed:
         optimizers.find(settings.optimizer, COLLAPSED)
-        settings = dataclasses.replace(settings, sampler=objective_class.samplers()[0])
+        settings = dataclasses.replace(settings, sampler=layers.objective.samplers()[0])
         collapsed = CollapsedSettings.from_options(values)
     else:
         settings = _with_sampler_and_buckets(settings, new_objective)
-        _check_effects(options, settings, new_objective)
-        _check_combinations(settings, new_objective)
-        if settings.learning_rate is None and not is_sized_by_text:
-            rate = default_rate(settings.optimizer, kind)
+        check_effects(options, settings, new_objective)
+        check_combinations(settings, new_objective)
+        if settings.learning_rate is None and not layers.is_sized_by_text:
+            rate = default_rate(settings.optimizer, layers.kind)
             settings = dataclasses.replace(settings, learning_rate=rate)
 
     phrases = PhraseSettings.from_options(values)
@@ -267,22 +192,11 @@ def configure(
         start=start,
         graph=graph,
         sampler_options=samplers.options_of_samplers(values),
-        kind=kind,
-        is_sized_by_text=is_sized_by_text,
+        kind=layers.kind,
+        is_sized_by_text=layers.is_sized_by_text,
     )
     configuration.new_sampler()  # refuses settings of other samplers
     return _with_origins(configuration, layers)
-
-
-def _start_defaults(start: Start | None, options: Options, is_collapsed: bool) -> Record:
-    """The settings of the model to start from, and its objective; none without a model."""
-    if start is None:
-        return {}
-    defaults: Record = {}
-    if start.objective is not None:
-        defaults["objective"] = start.objective.name
-    # --collapsed refuses --start later.
-    return defaults if is_collapsed else defaults | start.defaults(options)
 
 
 def _with_sampler_and_buckets(settings: SkipGramSettings, objective: Objective) -> SkipGramSettings:
@@ -294,16 +208,11 @@ def _with_sampler_and_buckets(settings: SkipGramSettings, objective: Objective) 
     return dataclasses.replace(settings, sampler=sampler, buckets=buckets)
 
 
-def _with_origins(config: Configuration, layers: Mapping[str, Options]) -> Configuration:
+def _with_origins(config: Configuration, layers: Layers) -> Configuration:
     """The configuration with what it inherits, and the reason of each setting that the model to
     start from or the kind of data decides.
-
-    layers  those of `configure`, by name
     """
-    layer_of: dict[str, str] = {}
-    for layer, values in layers.items():
-        for name in values:
-            layer_of.setdefault(name, layer)
+    layer_of = layers.layer_of_setting()
     used = {"objective", *config.record()}
     origins = {
         name: f"default for {config.kind}"
@@ -312,174 +221,7 @@ def _with_origins(config: Configuration, layers: Mapping[str, Options]) -> Confi
     }
     inherited: Record = {}
     if config.start is not None:
-        from_model = layers["start"].items()
+        from_model = layers.by_name["start"].items()
         inherited = {name: value for name, value in from_model if layer_of[name] == "start"}
         origins |= dict.fromkeys(inherited, f"as in {config.start.path}")
     return dataclasses.replace(config, origins=origins, inherited=inherited)
-
-
-def combined(*layers: Options) -> Record:
-    """The values of all layers; of a setting that several have, the value of the first.
-
-    A learning rate is that of an optimizer: a layer's is left out below a layer with another one.
-    """
-    values: Record = {}
-    for layer in layers:
-        additions = {name: value for name, value in layer.items() if name not in values}
-        optimizer = layer.get("optimizer", SkipGramSettings.optimizer)
-        if values.get("optimizer", optimizer) != optimizer:
-            additions.pop("learning_rate", None)
-        values |= additions
-    return values
-
-
-def _objective_defaults(objective: type[Objective], chosen: Options) -> Record:
-    """The defaults of n-grams, architecture and objective, where the values that come before them
-    are `chosen`.
-    """
-    defaults = combined(_architecture_defaults(chosen), objective.word_defaults)
-    optimizer = defaults.get("optimizer", SkipGramSettings.optimizer)
-    has_limit = math.isfinite(optimizers.OPTIMIZERS[optimizer].limit)
-    if chosen.get("subwords") is not None and has_limit:
-        defaults = combined(SUBWORD_DEFAULTS, defaults)
-    return defaults
-
-
-def _architecture_defaults(chosen: Options) -> Options:
-    """The defaults of the architecture; none of one that does not exist, which is refused later."""
-    encoder = ENCODERS.get(chosen.get("architecture") or SkipGramSettings.architecture)
-    return {} if encoder is None else encoder.DEFAULTS
-
-
-def _is_sized_by_text(objective: type[Objective], chosen: Options) -> bool:
-    """Whether large texts have defaults of their own, and nothing that decides them is chosen."""
-    if not objective.large_text_defaults or _architecture_defaults(chosen):
-        return False
-    return all(chosen.get(name) is None for name in ("optimizer", "learning_rate", "subwords"))
-
-
-# ---- without --collapsed
-
-
-def _check_effects(options: Options, settings: SkipGramSettings, objective: Objective) -> None:
-    """Raise `InapplicableError` if one of the options has no effect with the settings."""
-    is_drawn = samplers.SAMPLERS[str(settings.sampler)].candidates in CANDIDATES_WITH_DRAWS
-    uses_negatives = is_drawn or objective.traits.weighs_negatives
-    needs: list[tuple[str, bool, Text]] = [
-        ("heldout_points", settings.heldout > 0, Setting("heldout")),
-        ("draws", is_drawn, "a sampler that draws"),
-        ("negatives", uses_negatives, "a sampler that draws"),
-        ("buckets", settings.subwords is not None, Setting("subwords")),
-    ]
-    searches = retrieves(settings) or "retrieved" in objective.candidates
-    needs += [
-        (name, searches, Setting("sampler", Search.name)) for name in settings_of(IndexSettings)
-    ]
-    needs += [(name, False, "labels, by `embedx classify`") for name in objective.label_settings]
-    needs += [(name, False, need) for name, need in objective.without_effect().items()]
-    check_used(options, needs)
-
-
-def retrieves(settings: SkipGramSettings) -> bool:
-    """Whether a search finds the candidates."""
-    return samplers.SAMPLERS[str(settings.sampler)].candidates == "retrieved"
-
-
-def default_rate(optimizer: str, kind: str) -> float:
-    """The default learning rate of an optimizer of word vectors for a kind of data."""
-    rates = optimizers.find(optimizer, WORDS).rates
-    return RATES.get(kind, {}).get(optimizer, rates[WORDS])
-
-
-def _check_combinations(settings: SkipGramSettings, objective: Objective) -> None:
-    """Raise `SettingError` for settings that exclude each other."""
-    sampler = str(settings.sampler)
-    check_sampler(sampler, objective.name, tuple(samplers_for_words(objective)))
-    is_retrieved = retrieves(settings)
-    if settings.block_size == 0 and (
-        is_retrieved or not ENCODERS[settings.architecture].PER_CONTEXT
-    ):
-        other = Setting("architecture", settings.architecture)
-        if is_retrieved:
-            other = Setting("sampler", sampler)
-        raise SettingError(
-            "block_size",
-            0,
-            ("draws candidates for each pair, which ", other, " cannot do"),
-            "use 1 or more",
-        )
-    optimizer = optimizers.find(settings.optimizer, WORDS)
-    if objective.step == "proximal" and optimizer.keeps == "per_coordinate":
-        raise SettingError(
-            "optimizer",
-            settings.optimizer,
-            (
-                "has a learning rate for each coordinate, but the step of ",
-                Setting("objective", objective.name),
-                " needs one for each row",
-            ),
-            "use rowwise-adagrad, bounded-adagrad or sgd",
-        )
-
-
-def samplers_for_words(objective: Objective) -> list[str]:
-    """The samplers that the objective takes for word vectors, the default first."""
-    taken = [name for name in objective.samplers() if not samplers.SAMPLERS[name].conditional]
-    made_for = Search.name if "retrieved" in objective.candidates else None
-    return sorted(taken, key=lambda name: (name != made_for, name != PREFERRED_SAMPLER))
-
-
-# ---- with --collapsed
-
-
-def _collapsed_defaults(objective: type[Objective], options: Options) -> Record:
-    """The defaults where pairs are counted. Raises `EmbedxError` for what cannot be."""
-    counting = _with_counts(objective, options)
-    if not collapses(counting):
-        takers = [
-            other
-            for other, kind in objectives.OBJECTIVES.items()
-            if collapses(_with_counts(kind, {}))
-        ]
-        problem = ("does not apply to ", Setting("objective", objective.name))
-        raise InapplicableError(
-            "collapsed", True, problem, f"taken by {', '.join(takers)}, by default"
-        )
-
-    defaults: Record = dict(COLLAPSED_DEFAULTS)
-    # Of the warm start, which has an objective of its own.
-    defaults["block_size"] = SkipGramSettings.block_size
-    refused = [*REFUSED_WITH_COLLAPSED]
-    if counting.traits.has_tail:
-        defaults["draws"] = DRAWS_PER_INPUT
-    else:
-        refused.append("draws")
-    for setting in refused:
-        if options.get(setting) is not None:
-            collapsed = (Setting("collapsed", True), " ", Setting("objective", objective.name))
-            raise InapplicableError(setting, None, ("does not apply with ", collapsed))
-
-    search = counting.search(2)
-    if search is not None and search.message_iterations > 0:
-        remedy = ("leave out ", Setting("rescore", False))
-        raise InapplicableError("collapsed", True, "needs exact scores of the rows found", remedy)
-    return defaults
-
-
-def _with_counts(objective: type[Objective], options: Options) -> Objective:
-    """The objective with its settings among `options`, by default those for word counts."""
-    values = {**objective.word_defaults, **COLLAPSED_DEFAULTS, **options}
-    return objective(objective.Settings.from_options(values))
-
-
-def collapses(objective: Objective) -> bool:
-    """Whether an objective takes the counts of an input as one example and is that of eq. 9: its
-    candidates are all rows, or those that a search finds, it keeps no state, and its scores are
-    logarithms of probabilities.
-    """
-    is_stateless = objective.state_width == 0 and objective.uniforms_width == 0
-    if not is_stateless or objective.step != "gradient":
-        return False
-    if objective.candidates == ("all",) and objective.traits.merges_pairs:
-        return True
-    return "retrieved" in objective.candidates and objective.traits.calibrated

@@ -1,10 +1,12 @@
 """Defaults by kind of data: text, sessions of items, walks over a graph.
 
-`configure` reads the table as one of its layers. Other defaults are declared with the settings
+The table is one of the layers of layers.py. Other defaults are declared with the settings
 themselves, or by an objective for itself.
 """
 
-from embedx.graphs.settings import DEFAULTS as WALK_SETTINGS, SGD_RATE
+from embedx import optimizers
+from embedx.graphs.settings import SGD_RATE, WALK_DEFAULTS
+from embedx.optimizers.contract import WORDS
 from embedx.settings import Options, Record
 from embedx.text.settings import SESSIONS
 
@@ -12,13 +14,13 @@ TEXT = "text"
 WALKS = "walks"
 
 # The objective, unless a kind of data has another one.
-OBJECTIVE = "ns"
+DEFAULT_OBJECTIVE = "ns"
 
 # A new default for a kind of data is one line here: `"window": 3`. It comes before the default that
 # an objective has of its own: `"negatives": 10` is for all objectives that have this setting, also
 # for mips, which declares 100, but draws as many for a block as its `draws` say. An objective
 # without the setting ignores the line, such as hs, the default for sessions, which draws nothing.
-DEFAULTS: dict[str, Record] = {
+DEFAULTS_BY_KIND: dict[str, Record] = {
     TEXT: {},
     SESSIONS: {
         # Predicts next items better than co-occurrence on all data tried (docs/graphs.md#sessions).
@@ -28,14 +30,14 @@ DEFAULTS: dict[str, Record] = {
         "sample": 0.0,
     },
     WALKS: {
-        **WALK_SETTINGS,
+        **WALK_DEFAULTS,
         # An epoch has as many walks from each node as are asked for.
         "epochs": 1,
     },
 }
 
 # Learning rates of optimizers, where they differ from those for text.
-RATES: dict[str, dict[str, float]] = {WALKS: {"sgd": SGD_RATE}}
+RATES_BY_KIND: dict[str, dict[str, float]] = {WALKS: {"sgd": SGD_RATE}}
 
 
 def kind_of_data(options: Options) -> str:
@@ -50,3 +52,9 @@ def kind_of_data(options: Options) -> str:
 def option_of(kind: str) -> str:
     """The option by which the command line names a kind of data."""
     return {SESSIONS: f"--format {SESSIONS}", WALKS: "--walks"}[kind]
+
+
+def default_rate(optimizer: str, kind: str) -> float:
+    """The default learning rate of an optimizer of word vectors for a kind of data."""
+    rates = optimizers.find(optimizer, WORDS).rates
+    return RATES_BY_KIND.get(kind, {}).get(optimizer, rates[WORDS])

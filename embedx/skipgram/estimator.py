@@ -14,15 +14,17 @@ from embedx import parameters
 from embedx.errors import EmbedxError, SettingError, choice
 from embedx.graphs.graph import as_graph
 from embedx.graphs.settings import GraphSettings
-from embedx.runtime.progress import reporter
+from embedx.runtime.progress import python_progress
 from embedx.settings import settings_of
-from embedx.skipgram.configuration import configure, varying_defaults
+from embedx.skipgram.configuration import configure
+from embedx.skipgram.layers import varying_defaults
 from embedx.skipgram.run import Callback, WordVectorsRun, read
 from embedx.skipgram.settings import SkipGramSettings, StartSettings
 from embedx.text.encode import Corpora
 from embedx.text.settings import PhraseSettings, TextSettings, VocabularySettings
 from embedx.text.sources import text_defaults
 from embedx.training import life
+from embedx.training.outcome import Outcome
 from embedx.vectors import gensim_names
 from embedx.vectors.model import WordVectors
 
@@ -41,7 +43,7 @@ GROUPS = (
 )
 FIELDS = parameters.fields_of(*GROUPS, is_of_words=True)
 # Defaults in the signature: None if it depends on the objective, the architecture or the data.
-DEFAULTS = {
+PARAMETER_DEFAULTS = {
     name: None if name in parameters.objective_settings() | varying_defaults() else field.default
     for name, field in FIELDS.items()
 }
@@ -63,6 +65,10 @@ class SkipGram:
     cache_dir  where encoded text is kept; by default as `embedx train` does
     verbose    whether to report progress on standard error
     """
+
+    # Of the last `fit`.
+    outcome: Outcome
+    _model: WordVectors
 
     @parameters.python_names()
     def __init__(
@@ -86,11 +92,11 @@ class SkipGram:
         self._params = {"objective": None, **given, "cache_dir": cache_dir}
         if verbose:
             self._params["verbose"] = verbose
-        self._options = parameters.typed_settings(self._params, FIELDS)
+        self._options = parameters.plain_settings(self._params, FIELDS)
         self.config = configure(self._params["objective"], self._options)
 
     __init__.__signature__ = parameters.signature(  # type: ignore[attr-defined]
-        {"objective": None}, DEFAULTS | {"cache_dir": None, "verbose": False}
+        {"objective": None}, PARAMETER_DEFAULTS | {"cache_dir": None, "verbose": False}
     )
 
     # Type checkers know which attributes there are.
@@ -159,7 +165,7 @@ class SkipGram:
         """The stages of a run, as in `embedx.tasks.run`, without checkpoints and an output."""
         corpora = as_graph(corpora, self.config.graph)
         with (
-            reporter(self.verbose) as progress,
+            python_progress(self.verbose) as progress,
             read(corpora, self.config, progress, self.cache_dir) as corpus,
         ):
             run = WordVectorsRun.prepared(corpus, self.config, progress)

@@ -18,7 +18,9 @@ from embedx.objectives.contract import Objective
 from embedx.runtime.cores import usable_cores
 from embedx.runtime.progress import Progress
 from embedx.samplers.contract import Sampler
-from embedx.skipgram.configuration import Configuration, default_rate, retrieves
+from embedx.skipgram.configuration import Configuration
+from embedx.skipgram.defaults import default_rate
+from embedx.skipgram.sampler_choice import retrieves
 from embedx.skipgram.settings import LARGE_TEXT, MAX_DRAWS, SkipGramSettings
 
 # For losses that are sums over pairs: pairs per drawn negative beyond MIN_DRAWS, which replaces the

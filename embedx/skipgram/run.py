@@ -342,7 +342,7 @@ class WordVectorsRun:
             self.progress,
             after_epoch=self._after_epoch if is_watched else None,
             snapshot=self.snapshot,
-            beside=state,
+            extra_state=state,
             checkpoints=checkpoints,
             plan=plan,
         )

@@ -5,12 +5,13 @@ import dataclasses
 from collections.abc import Iterable, Iterator
 from functools import cached_property, partial
 from pathlib import Path
+from typing import NamedTuple
 
 from embedx.classification import classifier, word_ngrams
 from embedx.classification.classifier import Classifier
 from embedx.classification.continued_training import TRAIN_TOGETHER, settings_to_continue
 from embedx.classification.label_report import note_probabilities, paired_differences
-from embedx.classification.objective_choice import RunSettings, given_settings
+from embedx.classification.objective_choice import RunSettings, configure_classifier
 from embedx.classification.problem import given_names
 from embedx.classification.run import ClassifierRun
 from embedx.classification.settings import ClassifySettings, share_of_rows
@@ -36,6 +37,15 @@ from embedx.training.checkpoint_folder import check_not_in_use
 from embedx.training.strategy import Wrap
 
 
+class Rows(NamedTuple):
+    """The data that a request names; the training rows have the ids of the classifier to start
+    from.
+    """
+
+    training: Labeled
+    test: Labeled | None
+
+
 class LabelTask:
     """A classifier, as a request asks for it.
 
@@ -45,16 +55,16 @@ class LabelTask:
     def __init__(self, request: ClassifyRequest, progress: Progress) -> None:
         self.request = request
         self.progress = progress
-        self.given = request.typed
+        self.given_settings = request.settings
         # What the word n-grams were chosen from, where they were.
         self.reason_of_ngrams: str | None = None
-        validation = ClassifySettings.from_options(request.typed).validation
+        validation = ClassifySettings.from_options(request.settings).validation
         if validation is not None and share_of_rows(validation) is None:
             check_there(validation)
         has_start = request.start is not None
-        if request.typed.get("anchored") is False:
-            check_used(request.typed, [("anchored", has_start, Setting("start"))])
-        self.cluster = ClusterSettings.from_options(request.typed)
+        if request.settings.get("anchored") is False:
+            check_used(request.settings, [("anchored", has_start, Setting("start"))])
+        self.cluster = ClusterSettings.from_options(request.settings)
         if request.test_labels and not request.test:
             raise InapplicableError("test_labels", None, ("needs ", Setting("test")))
 
@@ -83,13 +93,13 @@ class LabelTask:
     @cached_property
     def run_settings(self) -> RunSettings:
         """The objective and settings of the run."""
-        options = self.request.typed
+        options = self.request.settings
         name = self.request.objective
         if self.start is not None:
             options = settings_to_continue(self.start, name, options, str(self.request.start))
             name = self.start.objective.name
-        wanted = given_settings(name, options, lambda: self.data[0])
-        return dataclasses.replace(wanted, given_names=given_names(self.request.typed))
+        wanted = configure_classifier(name, options, lambda: self.data.training)
+        return dataclasses.replace(wanted, given_names=given_names(self.request.settings))
 
     @property
     def objective(self) -> str:
@@ -111,7 +121,7 @@ class LabelTask:
             self.request,
             objective=self.objective,
             output=self.output,
-            typed=self.run_settings.options,
+            settings=self.run_settings.options,
         )
 
     @property
@@ -126,7 +136,7 @@ class LabelTask:
         inherited = {
             name: value
             for name, value in settings.options.items()
-            if name not in self.given and value != defaults.get(name)
+            if name not in self.given_settings and value != defaults.get(name)
         }
         return {"objective": settings.objective.name, **inherited}
 
@@ -135,18 +145,17 @@ class LabelTask:
     @contextlib.contextmanager
     def read(self) -> Iterator[Labeled]:
         """The training rows."""
-        yield self.data[0]
+        yield self.data.training
 
     @cached_property
-    def data(self) -> tuple[Labeled, Labeled | None]:
-        """Training data, with the ids of the classifier to start from, and test data.
-
-        `digits` are generated with test data of their own.
+    def data(self) -> Rows:
+        """The rows, which are read when they are first needed: by `read`, or before it to choose
+        the objective. `digits` are generated with test data of their own.
         """
         with self.progress.stage("read"):
             return self._read()
 
-    def _read(self) -> tuple[Labeled, Labeled | None]:
+    def _read(self) -> Rows:
         """See `data`."""
         request = self.request
         names = None if request.label_names is None else read_label_names(request.label_names)
@@ -157,10 +166,10 @@ class LabelTask:
         elif request.train_labels is None and self.start is None:
             training = self._with_names_of_recipe(training)
         if not test:
-            return training, None
+            return Rows(training, None)
         schema = training.schema
         rows = read_test(test, request.test_labels, trained=schema, progress=self.progress)
-        return training, rows
+        return Rows(training, rows)
 
     def _test_source(self) -> str | None:
         """The name of the test data. Raises `EmbedxError` if they are missing or do not apply."""
@@ -197,20 +206,19 @@ class LabelTask:
             request.train,
             request.train_labels,
             progress=self.progress,
-            text=TextFeatureSettings.from_options(request.typed),
-            table=TableSettings.from_options(request.typed),
+            text=TextFeatureSettings.from_options(request.settings),
+            table=TableSettings.from_options(request.settings),
             trained=schema,
         )
         learns_text = training.schema.text is not None and schema is None
         need: Text = "features that are words"
         if schema is not None:
             need = ("without ", Setting("start"))
-        check_used(
-            request.typed, ((name, learns_text, need) for name in settings_of(TextFeatureSettings))
-        )
+        names = settings_of(TextFeatureSettings)
+        check_used(request.settings, ((name, learns_text, need) for name in names))
         if not learns_text or self.cluster.is_asked_for:
             return training
-        choice = word_ngrams.choose(training, request.objective, request.typed, self.progress)
+        choice = word_ngrams.choose(training, request.objective, request.settings, self.progress)
         self.reason_of_ngrams = choice.reason
         return choice.data
 
@@ -236,7 +244,7 @@ class LabelTask:
         """The metrics on the test data, if there are any."""
         model = trained.classifier
         note_probabilities(model, self.progress)
-        test = self.data[1]
+        test = self.data.test
         if test is None:
             return None
         threads = model.settings.get("threads")

@@ -43,7 +43,7 @@ def checkpoints_of(
     """
     arguments = request.arguments()
     del arguments["resume"]
-    facts = objectives.packages(request.objective or "", request.typed.get("sampler"))
+    facts = objectives.packages(request.objective or "", request.settings.get("sampler"))
     checkpoints = Checkpoints(
         folder,
         RunCommand(request.command, arguments, facts.get("packages", {})),
@@ -63,11 +63,11 @@ def command_line(request: RunRequest, **resolved: Any) -> str:
     """The command that trains the same model, as one types it, with values `resolved` since."""
     values = request.arguments() | resolved
     options = {name: value for name, value in values.items() if name in MODEL_OPTIONS and value}
-    words = ["embedx", request.command, *request.data, *as_arguments(options | values["typed"])]
+    words = ["embedx", request.command, *request.data, *as_arguments(options | values["settings"])]
     return shell.command_line(map(public_url, words))
 
 
-def saved(
+def save_model(
     save: Callable[[Path], Path], folder: Path, checkpoints: Checkpoints, outcome: Outcome
 ) -> Path:
     """Save a model and remove its checkpoints. Raises `DivergedError` if the run ended for that."""

@@ -11,10 +11,10 @@ from typing import Any, ClassVar, Self, get_type_hints
 
 from embedx.settings import Record
 
-# Fields that change no result; those of "typed" are compared one by one.
+# Fields that change no result; those of "settings" are compared one by one.
 FREE = frozenset(
     {
-        "typed",
+        "settings",
         "output",
         "resume",
         "overwrite",
@@ -33,12 +33,12 @@ FREE = frozenset(
 class Request:
     """What every command has.
 
-    typed  the settings that were given, by name
+    settings  those that were given, by name
     """
 
     quiet: bool = False
     verbose: bool = False
-    typed: Record = dataclasses.field(default_factory=dict)
+    settings: Record = dataclasses.field(default_factory=dict)
 
     @property
     def log(self) -> Path | None:
@@ -87,7 +87,7 @@ class RunRequest(Request, abc.ABC):
 
     def free_names(self) -> frozenset[str]:
         """Fields and settings that change no result, and may be others when a run is resumed."""
-        return FREE | ({"threads"} if self.typed.get("deterministic") else frozenset())
+        return FREE | ({"threads"} if self.settings.get("deterministic") else frozenset())
 
     def to_json(self) -> str:
         """The request, for another process."""
@@ -101,7 +101,11 @@ class RunRequest(Request, abc.ABC):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainRequest(RunRequest):
-    """`embedx train`."""
+    """`embedx train`.
+
+    corpora    files, globs, directories, URLs, names of `embedx corpus list`, - for standard input
+    collapsed  count all pairs first, then take full gradient steps; --epochs are iterations
+    """
 
     command = "train"
 
@@ -116,7 +120,13 @@ class TrainRequest(RunRequest):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ClassifyRequest(RunRequest):
-    """`embedx classify`."""
+    """`embedx classify`.
+
+    objective    output layer; by default chosen from the data; `embedx objectives` lists all
+    train        {formats} files, globs, folders, DATA@SPLIT[:COLUMN] or digits
+    label_names  names of the labels from 0 on: one per line, or ID TAB ... TAB NAME
+    start        continue training this model folder on new rows, which may have new labels
+    """
 
     command = "classify"
 

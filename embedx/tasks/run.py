@@ -27,39 +27,15 @@ from embedx.runtime.memory import MemoryPlan
 from embedx.runtime.progress import Progress
 from embedx.settings import Record, as_typed
 from embedx.storage.replacement import check_output
-from embedx.tasks.output import checkpoints_of, command_line, saved
+from embedx.tasks.output import checkpoints_of, command_line, save_model
 from embedx.tasks.requests import ClassifyRequest, RunRequest, TrainRequest
 from embedx.training import life
 from embedx.training.checkpoint import Checkpoints
-from embedx.training.life import DiskNeeds
-from embedx.training.outcome import Outcome
+from embedx.training.life import DiskNeeds, Model, TrainedModel
 from embedx.training.strategy import Wrap
 
 
-class Model(Protocol):
-    """Word vectors, or a classifier."""
-
-    facts: Record
-    settings: Record
-
-    def save(self, folder: Path, overwrite: bool = False) -> Path:
-        """Write the model folder."""
-
-
-class Trained(Protocol):
-    """A trained model and how its training went."""
-
-    @property
-    def model(self) -> Model: ...
-
-    @property
-    def outcome(self) -> Outcome: ...
-
-    def without_state(self) -> "Trained":
-        """The same without the memory that only training needed."""
-
-
-class ResolvedRun(life.TrainableRun[Trained], Protocol):
+class ResolvedRun(life.TrainableRun[TrainedModel], Protocol):
     """A run with resolved settings, which can be shown."""
 
     def data_size(self) -> dict[str, int]:
@@ -72,10 +48,10 @@ class ResolvedRun(life.TrainableRun[Trained], Protocol):
 class Task(Protocol):
     """What a kind of request does at each stage.
 
-    given  settings that were given, with those of a recipe
+    given_settings  those of the request, and of the recipe of its data
     """
 
-    given: Record
+    given_settings: Record
     cluster: ClusterSettings
 
     @property
@@ -130,7 +106,7 @@ class Finished:
     """A trained model, the folder that it was saved in, and its metrics on test data."""
 
     output: Path
-    trained: Trained
+    trained: TrainedModel
     metrics: dict[str, float] | None
 
     @property
@@ -159,9 +135,10 @@ def run_request(request: RunRequest, progress: Progress) -> Finished:
     """
     task = task_of(request, progress)
     task.check_place()
-    # A missing cluster is reported before data are read.
     with contextlib.ExitStack() as stack:
+        # A missing cluster is reported before data are read.
         wrap = stack.enter_context(_connected(task, progress))
+        # A folder that is named after the objective is known once the data have chosen one.
         checkpoints, overwrite = checkpoints_of(request, task.output, progress)
         stack.enter_context(checkpoints.at_work())
         progress.note(task.command())
@@ -169,7 +146,7 @@ def run_request(request: RunRequest, progress: Progress) -> Finished:
         trained = train_task(task, progress, checkpoints, wrap)
         trained.model.facts["command"] = command_line(request)
         with progress.stage("save"):
-            place = saved(
+            place = save_model(
                 lambda folder: trained.model.save(folder, overwrite),
                 task.output,
                 checkpoints,
@@ -186,10 +163,11 @@ def train_task(
     progress: Progress,
     checkpoints: Checkpoints | None = None,
     wrap: Wrap | None = None,
-) -> Trained:
+) -> TrainedModel:
     """The trained model of a task."""
     with _resolved(task, progress, wrap) as resolved:
-        note_settings(progress, task.given, resolved.used_settings() | task.cluster.record())
+        settings = resolved.used_settings() | task.cluster.record()
+        note_settings(progress, task.given_settings, settings)
         return life.train_model(resolved, checkpoints)
 
 
@@ -233,7 +211,7 @@ def _connected(task: Task, progress: Progress) -> Iterator[Wrap | None]:
     from embedx.distributed.connection import connected
     from embedx.distributed.strategy import by_workers
 
-    with connected(task.cluster, task.given.get("threads"), progress) as size:
+    with connected(task.cluster, task.given_settings.get("threads"), progress) as size:
         yield by_workers(task.cluster, size)
 
 

@@ -31,7 +31,7 @@ from embedx.vectors.model import WordVectors
 
 
 class WordTask:
-    """Word vectors, as a request asks for them. `configure` has the order of defaults.
+    """Word vectors, as a request asks for them. `embedx.skipgram.layers` has the order of defaults.
 
     Raises `EmbedxError` for what is known to be wrong before the text is read.
     """
@@ -41,13 +41,13 @@ class WordTask:
         self.progress = progress
         # A mistyped name is reported before anything else is done.
         sources = find_sources(request.corpora)
-        defaults = text_defaults(request.corpora, request.typed)
-        self.given: Record = defaults | request.typed
+        defaults = text_defaults(request.corpora, request.settings)
+        self.given_settings: Record = defaults | request.settings
         self.config = configure(
-            request.objective, request.typed, is_collapsed=request.collapsed, defaults=defaults
+            request.objective, request.settings, is_collapsed=request.collapsed, defaults=defaults
         )
         self.objective = self.config.objective.name
-        self.cluster = ClusterSettings.from_options(request.typed)
+        self.cluster = ClusterSettings.from_options(request.settings)
         self._check_cluster()
         check_formats(sources, self.config.text)
 

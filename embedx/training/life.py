@@ -10,6 +10,7 @@
 import platform
 from collections.abc import Mapping
 from importlib import metadata
+from pathlib import Path
 from typing import NamedTuple, Protocol, TypeVar
 
 from embedx.errors import Setting, Text
@@ -21,16 +22,26 @@ from embedx.training.outcome import Outcome
 
 
 class Model(Protocol):
-    """What is trained, with facts of the run that are saved with it."""
+    """Word vectors, or a classifier, with the facts and settings of the run."""
 
     facts: Record
+    settings: Record
+
+    def save(self, folder: Path, overwrite: bool = False) -> Path:
+        """Write the model folder."""
 
 
 class TrainedModel(Protocol):
-    """What a run returns."""
+    """A trained model and how its training went."""
 
     @property
     def model(self) -> Model: ...
+
+    @property
+    def outcome(self) -> Outcome: ...
+
+    def without_state(self) -> "TrainedModel":
+        """The same without the memory that only training needed."""
 
 
 Trained = TypeVar("Trained", bound=TrainedModel, covariant=True)

@@ -43,7 +43,7 @@ class Schedule:
             return min(seconds / self.time_budget, 1.0)
         return steps / (self.n_chunks * self.epochs)
 
-    def epoch(self, steps: int) -> dict[str, float | None]:
+    def epoch_facts(self, steps: int) -> dict[str, float | None]:
         """The current epoch after `steps` steps, and the number of epochs if it is known."""
         number = steps // self.n_chunks + 1
         if self.time_budget or math.isinf(self.epochs):

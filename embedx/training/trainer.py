@@ -36,7 +36,7 @@ def run(
     progress: Progress,
     after_epoch: AfterEpoch | None = None,
     snapshot: Options | None = None,
-    beside: TrainState | None = None,
+    extra_state: TrainState | None = None,
     checkpoints: Checkpoints | None = None,
     plan: MemoryPlan | None = None,
 ) -> Outcome:
@@ -45,7 +45,7 @@ def run(
     after_epoch  called after each epoch, complete or not, while no thread trains; its time does not
                  count
     snapshot     state of an earlier run with the same setup (`Outcome.state`), to resume it
-    beside       state of `after_epoch`, which is saved with the run's
+    extra_state  state of `after_epoch`, which is saved with the run's
     checkpoints  have the state to resume, if any; the state is written there from time to time, and
                  when Ctrl-C ends the run
 
@@ -58,7 +58,7 @@ def run(
     if plan is not None:
         plan.report(progress)
     training = _Training(strategy, schedule, progress, after_epoch, checkpoints)
-    training.begin(snapshot, beside or TrainState())
+    training.begin(snapshot, extra_state or TrainState())
     ended_by = training.train_until_over()
     if training.diverged is not None and training.next_step == 0:
         raise training.diverged
@@ -147,13 +147,13 @@ class _Training:
 
     # ---- the main thread
 
-    def begin(self, snapshot: Options | None, beside: TrainState) -> None:
+    def begin(self, snapshot: Options | None, extra_state: TrainState) -> None:
         """Restore the state to resume, if there is one, and start the progress bar.
 
         snapshot  state of an earlier run with the same setup
-        beside    state of `after_epoch`
+        extra_state  state of `after_epoch`
         """
-        for part in (self._position(), self.guard.state(), self.strategy.state(), beside):
+        for part in (self._position(), self.guard.state(), self.strategy.state(), extra_state):
             self.state.include(part)
         if snapshot:
             self.state.restore(snapshot)
@@ -356,7 +356,7 @@ class _Training:
         pace = new.words / max(now - self.reported_at, 1e-9)
         facts: Record = {f"{unit}_per_second": round(pace)}
         if self.schedule.has_epochs:
-            facts |= self.schedule.epoch(self._n_finished)
+            facts |= self.schedule.epoch_facts(self._n_finished)
         done: float = tally.words
         if self.schedule.time_budget:
             done = min(now, self.schedule.time_budget)

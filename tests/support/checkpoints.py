@@ -31,7 +31,7 @@ def checkpoints_of(
     **arguments,
 ):
     """The checkpoints of `embedx train a.txt`, perhaps with other arguments, of a class `kind`."""
-    arguments = {"corpora": ["a.txt"], "typed": {}, **arguments}
+    arguments = {"corpora": ["a.txt"], "settings": {}, **arguments}
     return kind(
         output,
         RunCommand("train", arguments),
@@ -39,7 +39,7 @@ def checkpoints_of(
         every=every,
         resume=resume,
         overwrite=overwrite,
-        free=TrainRequest(corpora=[], typed=arguments["typed"]).free_names(),
+        free=TrainRequest(corpora=[], settings=arguments["settings"]).free_names(),
     )
 
 

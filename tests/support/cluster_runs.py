@@ -6,7 +6,7 @@ from embedx import objectives
 from embedx.classification.objective_choice import RunSettings
 from embedx.classification.run import ClassifierRun
 from embedx.classification.settings import ClassifySettings
-from embedx.distributed.connection import Size
+from embedx.distributed.connection import ClusterSize
 from embedx.distributed.refusals import check_classifier
 from embedx.distributed.settings import ClusterSettings
 from embedx.distributed.strategy import Distributed, by_workers
@@ -18,7 +18,7 @@ class Nodes:
     """A cluster: its workers, once training has begun, and the strategy that they train."""
 
     settings: ClusterSettings
-    size: Size
+    size: ClusterSize
     groups: list = dataclasses.field(default_factory=list)
     training: Distributed | None = None
 

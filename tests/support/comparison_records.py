@@ -3,10 +3,10 @@
 import numpy as np
 
 from embedx.comparison import ranking
-from embedx.comparison.text import Text
+from embedx.comparison.text import TextData
 from embedx.evaluation.statistics import Score
 
-MEASURES = Text.measures
+MEASURES = TextData.measures
 
 
 def scores(*values):

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 
 import embedx
-from embedx.cli.options import SETTINGS
+from embedx.cli.setting_options import SETTING_OPTIONS
 from embedx.errors import EmbedxError, Setting, Spelling, in_python, spelled
 from embedx.settings import on_command_line
 
@@ -44,7 +44,7 @@ class Template:
 
 def messages() -> str:
     """An entry for each message, in the order of the files and lines."""
-    for options in SETTINGS.values():
+    for options in SETTING_OPTIONS.values():
         options()  # declares the settings that are given by --set
     paths = sorted(PACKAGE.rglob("*.py"))
     imported = {path: _imported(path) for path in paths}

@@ -1,21 +1,13 @@
-"""Options of the command line: those made from the fields of settings, and those that several
-commands share.
-"""
+"""The options of a command that are settings: made from the classes of settings that it takes."""
 
-import ast
-import copy
 import dataclasses
 import inspect
-import re
-import sys
-import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
-from typer.models import ArgumentInfo
 
-from embedx.cli.requests import parameters_of
+from embedx.cli.request_options import keyword
 from embedx.errors import SettingError, near
 from embedx.settings import (
     Record,
@@ -29,183 +21,8 @@ from embedx.settings import (
 )
 from embedx.text.settings import PhraseSettings, TextSettings, VocabularySettings
 
-# Options that --help shows, by command; --help-all shows all.
-SHORT_HELP = {
-    "train": (
-        "objective",
-        "output",
-        "architecture",
-        "dim",
-        "window",
-        "negatives",
-        "epochs",
-        "time_budget",
-        "threads",
-        "min_count",
-        "subwords",
-        "heldout",
-        "config",
-    ),
-    "classify": (
-        "test",
-        "text_column",
-        "label_column",
-        "objective",
-        "output",
-        "hidden",
-        "weights",
-        "negatives",
-        "epochs",
-        "time_budget",
-        "threads",
-        "learning_rate",
-        "l2",
-        "validation",
-        "config",
-    ),
-    "compare": (
-        "objectives",
-        "train_labels",
-        "test",
-        "pairs",
-        "next_item",
-        "output",
-        "resume",
-        "time_budget",
-        "epochs",
-        "seeds",
-        "tune",
-        "heldout",
-        "dim",
-        "hidden",
-        "config",
-    ),
-}
-
-
-# ---- options from the signature and the docstring of a command
-
-# Options that several commands have: the section of the help, and the text.
-SHARED = {
-    "train_labels": ("Data", "file with the labels of the training data, if they are not in it"),
-    "test": ("Data", "labelled data to score the classifier on"),
-    "test_labels": ("Data", "file with the labels of --test, if they are not in it"),
-    "objective": (
-        "Objective",
-        "output layer; by default ns, hs for sessions; `embedx objectives` lists all",
-    ),
-    "output": ("Output", "folder to write; by default named after the input"),
-    "start": ("Continuing from a model", None),
-    "overwrite": ("Output", "overwrite the output, after the new one is complete"),
-    "cache_dir": (
-        "Output",
-        "folder of encoded corpora; by default $EMBEDX_CACHE_DIR or ~/.cache/embedx",
-    ),
-    "dry_run": ("Output", "print the settings and end, without training"),
-    "log_json": ("Output", "append progress to this file, a JSON object per line"),
-    "as_json": ("Output", "print one JSON object"),
-    "quiet": ("Output", "show only warnings and errors on standard error"),
-    "verbose": ("Output", "show all settings, memory and disk, not only changed settings"),
-    "pairs": ("Held-out data", "word pairs with scores, instead of the packaged sets"),
-    "analogies": (
-        "Held-out data",
-        "analogy questions in Google's format, instead of the packaged sets",
-    ),
-    "checkpoint_every": (
-        "Long runs",
-        "time between checkpoints, such as 10m; 0: only when interrupted",
-    ),
-    "resume": ("Long runs", "resume from the last checkpoint, if there is one"),
-    "top_k": (None, "number of results to list"),
-    "vectors": (None, "input, output or sum (of both); the last two need a model folder"),
-    "trust_pickle": (None, "open gensim's own format, a pickle, which can run arbitrary code"),
-}
-METAVARS = {
-    **dict.fromkeys(
-        ("train_labels", "test", "test_labels", "label_names", "start", "pairs"), "path"
-    ),
-    **dict.fromkeys(
-        ("links", "non_links", "node_labels", "next_item", "histories", "predictions"), "path"
-    ),
-    "objective": "name",
-    "objectives": "name,...",
-    "exclude": "word,...",
-    "checkpoint_every": "duration",
-    "text_column": "name",
-    "id_column": "name",
-    "against": "path",
-    "text": "corpus",
-}
 # Letters of the choices that the help shows in place of the type of a setting.
 MAX_LETTERS_OF_CHOICES = 40
-FLAGS = {"output": ("-o",), "quiet": ("-q",), "verbose": ("-v",), "top_k": ("-k",)}
-NAMES = {"as_json": "--json"}
-
-
-def documented(command: Callable[..., None]) -> tuple[str, dict[str, str]]:
-    """The docstring of a command without its list of parameters, and the text of each parameter in
-    that list.
-    """
-    names = {parameter.name for parameter in parameters_of(command)}
-    rest: list[str] = []
-    texts: dict[str, str] = {}
-    last = None
-    for line in docstring_of(command).splitlines():
-        match = re.fullmatch(r"(\w+)  +(.+)", line)
-        if match and match[1] in names:
-            last = match[1]
-            texts[last] = match[2]
-        elif last and line.startswith("  "):
-            texts[last] += f" {line.strip()}"
-        else:
-            assert line.partition(" ")[0] not in names, f"two blanks after the name: {line}"
-            last = None
-            rest.append(line)
-    return "\n".join(rest).strip(), texts
-
-
-def with_formats(texts: Mapping[str, str]) -> dict[str, str]:
-    """The texts with the formats of labelled data, whose readers need numba, in place of
-    {formats}.
-    """
-    if not any("{formats}" in text for text in texts.values()):
-        return dict(texts)
-    from embedx.labeled import formats
-
-    return {name: text.replace("{formats}", formats.names()) for name, text in texts.items()}
-
-
-def docstring_of(function: Callable[..., None]) -> str:
-    """The docstring of a function, read from its source under `python -OO`, which drops them."""
-    if sys.flags.optimize < 2:
-        return inspect.getdoc(function) or ""
-    definition = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
-    assert isinstance(definition, ast.FunctionDef)
-    return ast.get_docstring(definition) or ""
-
-
-def as_option(parameter: inspect.Parameter, texts: Mapping[str, str]) -> inspect.Parameter:
-    """A parameter as typer wants it: an argument if it has no default, else an option."""
-    name = parameter.name
-    kind = parameter.annotation
-    about = typer.Argument() if parameter.default is parameter.empty else typer.Option()
-    if hasattr(kind, "__metadata__"):
-        about = copy.copy(kind.__metadata__[0])
-        kind = kind.__origin__
-
-    panel, text = SHARED.get(name, (None, None))
-    about.help = texts.get(name, text)
-    about.rich_help_panel = panel
-    if isinstance(about, ArgumentInfo):
-        about.rich_help_panel = "Arguments"
-        about.metavar = name.upper()
-    else:
-        about.metavar = f"<{METAVARS[name]}>" if name in METAVARS else None
-        about.param_decls = (NAMES.get(name, f"--{name.replace('_', '-')}"), *FLAGS.get(name, ()))
-    return parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=Annotated[kind, about])
-
-
-# ---- settings as options
 
 
 @dataclasses.dataclass(frozen=True)
@@ -361,8 +178,8 @@ def train_options() -> OptionsByName:
     """The settings of `embedx train`."""
     from embedx.distributed.settings import ClusterSettings
     from embedx.graphs.settings import GraphSettings
-    from embedx.skipgram.configuration import COLLAPSED_DEFAULTS
-    from embedx.skipgram.defaults import DEFAULTS, TEXT, option_of
+    from embedx.skipgram.defaults import DEFAULTS_BY_KIND, TEXT, option_of
+    from embedx.skipgram.layers import COLLAPSED_DEFAULTS
     from embedx.skipgram.settings import CollapsedSettings, SkipGramSettings, StartSettings
 
     groups = (
@@ -376,7 +193,7 @@ def train_options() -> OptionsByName:
     )
     options = _task_options("train", *groups, CollapsedSettings)
     modes = {"--collapsed": COLLAPSED_DEFAULTS}
-    modes |= {option_of(kind): DEFAULTS[kind] for kind in DEFAULTS if kind != TEXT}
+    modes |= {option_of(kind): DEFAULTS_BY_KIND[kind] for kind in DEFAULTS_BY_KIND if kind != TEXT}
     for mode, defaults in modes.items():
         for name, value in defaults.items():
             if name in options:
@@ -446,8 +263,8 @@ def export_options() -> OptionsByName:
     return options_of(ExportSettings)
 
 
-# What gives the settings of a command.
-SETTINGS = {
+# What gives the settings of a command as options.
+SETTING_OPTIONS = {
     "train": train_options,
     "classify": classify_options,
     "compare": compare_options,
@@ -458,13 +275,6 @@ SETTINGS = {
 }
 
 
-def keyword(name: str, annotation: Any, default: Any = None) -> inspect.Parameter:
-    """A parameter of a command that is an option."""
-    return inspect.Parameter(
-        name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
-    )
-
-
 def command_with(setting: str, *, besides: str) -> str | None:
     """The command that takes a setting where another one does not; None if neither training does.
 
@@ -472,14 +282,14 @@ def command_with(setting: str, *, besides: str) -> str | None:
     """
     name = setting.replace("-", "_")
     for command in ("train", "classify"):
-        if command != besides and name in SETTINGS[command]():
+        if command != besides and name in SETTING_OPTIONS[command]():
             return command
     return None
 
 
 def _remedy_for_setting(name: str, command: str, given_by_set: Mapping[str, Option]) -> str:
     """What to write in place of `--set NAME=VALUE`, which a command does not take."""
-    if name.replace("-", "_") in SETTINGS[command]():
+    if name.replace("-", "_") in SETTING_OPTIONS[command]():
         return f"write --{name} VALUE"
     other = command_with(name, besides=command)
     if other is not None:
