@@ -44,12 +44,12 @@ DEFAULT_THRESHOLD = 0.5
 
 def check(arrays: Mapping[str, ndarray]) -> None:
     """Raise `DataError` if the sums of coverage, if there are any, are not valid."""
-    found = arrays.get("coverage", np.array([[0.0], [1.0]]))
+    sums = arrays.get("coverage", np.array([[0.0], [1.0]]))
     if (
-        len(found) != 2
-        or not found.size
-        or found[0, -1] != 0
-        or (np.diff(found) * [[-1], [1]] < 0).any()
+        len(sums) != 2
+        or not sums.size
+        or sums[0, -1] != 0
+        or (np.diff(sums) * [[-1], [1]] < 0).any()
     ):
         problem = "must have two rows: thresholds that descend to 0, and sums that ascend"
         raise DataError("coverage.npy", None, problem, REMEDY)
@@ -74,12 +74,12 @@ def threshold_of(sums: ndarray, coverage: float) -> float:
     threshold reaches it.
     """
     n = sums[1, -1]
-    enough = np.flatnonzero(sums[1, :-1] >= coverage * (n + 1) - 1e-9)
-    if len(enough):
-        return float(sums[0, enough[0]])
-    possible = math.floor(1000 * float(sums[1, :-1].max(initial=0)) / (n + 1)) / 1000
+    reaching = np.flatnonzero(sums[1, :-1] >= coverage * (n + 1) - 1e-9)
+    if len(reaching):
+        return float(sums[0, reaching[0]])
+    max_coverage = math.floor(1000 * float(sums[1, :-1].max(initial=0)) / (n + 1)) / 1000
     reason = f"by {n:,.0f} held-out rows and the labels found for them"
-    raise SettingError("coverage", coverage, f"at most {possible:g} is possible, {reason}")
+    raise SettingError("coverage", coverage, f"at most {max_coverage:g} is possible, {reason}")
 
 
 def best_threshold(p: ndarray, is_right: ndarray, n_true: int) -> float:

@@ -16,7 +16,7 @@ from embedx import checks
 from embedx.classification.scikit_learn import validate_data
 from embedx.labeled.data import DataSchema, TextSchema
 from embedx.labeled.files import MemoryBudget
-from embedx.labeled.records import (
+from embedx.labeled.rows_from_python import (
     are_texts,
     check_texts,
     features_of,

@@ -14,7 +14,7 @@ from embedx import checks
 from embedx.classification.classifier import Classifier
 from embedx.classification.scikit_learn import check_sample_weight, column_or_1d
 from embedx.labeled.data import Labels, offsets_of
-from embedx.labeled.in_memory import label_name
+from embedx.labeled.labelled_rows_from_python import label_name
 
 
 def names_of(classes: ndarray) -> list[str]:

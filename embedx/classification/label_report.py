@@ -19,7 +19,7 @@ from embedx.evaluation import statistics
 from embedx.evaluation.labels import scores_by_groups
 from embedx.evaluation.statistics import Estimate, Score
 from embedx.labeled.data import Labeled
-from embedx.labeled.in_memory import labelled_rows
+from embedx.labeled.labelled_rows_from_python import labelled_rows
 from embedx.labeled.read import read_test
 from embedx.labeled.tables.settings import TableSettings
 from embedx.pages.plain import aligned, metric_rows

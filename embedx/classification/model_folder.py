@@ -281,8 +281,8 @@ def _check_weights(stored: folder.Folder, objective: Objective, n_labels: int) -
     if len(output) != n_rows or n_stored_features != n_features:
         shape = f"has {len(output):,} rows for {n_stored_features:,} features"
         name = Setting("objective", objective.name)
-        wanted = f" with {n_labels:,} labels has {n_rows:,} for {n_features:,}"
-        raise DataError("output.npy", None, (shape, ", where ", name, wanted))
+        expected = f" with {n_labels:,} labels has {n_rows:,} for {n_features:,}"
+        raise DataError("output.npy", None, (shape, ", where ", name, expected))
 
 
 def _check_arrays(model: LabelRanking) -> None:

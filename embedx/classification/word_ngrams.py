@@ -89,14 +89,16 @@ def _is_right(data: Labeled, n: int, objective: str | None, options: Options) ->
     """Whether the best label of each of n held-out rows is right, float64 (n_labelled,), by a
     classifier of other rows.
     """
-    wanted = configure_classifier(objective, options, lambda: data)
-    training, unseen = hold_out(data, n, wanted.settings.seed)
+    run_settings = configure_classifier(objective, options, lambda: data)
+    training, unseen = hold_out(data, n, run_settings.settings.seed)
     training = training.rows(np.arange(min(len(training), MAX_TRAINING_ROWS)))
     # One thread, so that a run that is resumed chooses alike.
     settings = dataclasses.replace(
-        wanted.settings, validation=None, calibration=0.0, neighbours=NONE, threads=1
+        run_settings.settings, validation=None, calibration=0.0, neighbours=NONE, threads=1
     )
-    own = dataclasses.replace(wanted, settings=settings, given_names=given_names(options))
-    trained = life.train_model(ClassifierRun(training, own, SILENT))
+    run_settings = dataclasses.replace(
+        run_settings, settings=settings, given_names=given_names(options)
+    )
+    trained = life.train_model(ClassifierRun(training, run_settings, SILENT))
     _, is_right = predictions(trained.classifier, unseen).first
     return is_right.astype(float64)

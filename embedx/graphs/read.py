@@ -19,7 +19,7 @@ from embedx.errors import DataError, EmbedxError, Setting, SettingError, Text
 from embedx.graphs.graph import Edges, Graph
 from embedx.graphs.settings import GraphSettings
 from embedx.kernels.compiled import kernel
-from embedx.labeled.arrays import BYTES_PER_ROW, damage_reported, load_sparse
+from embedx.labeled.array_checks import BYTES_PER_ROW, damage_reported, load_sparse
 from embedx.runtime.memory import check_declared
 from embedx.runtime.progress import Progress
 from embedx.text import sources

@@ -82,7 +82,7 @@ def cell(
 def _expected(read: Callable[[Any], Any]) -> str:
     if read is number_of:
         return "no finite float32"
-    if read is mark_of:
+    if read is indicator_of:
         return "neither 0 nor 1, which say whether the row has this label"
     return "neither text nor a number, nor a list of these"
 
@@ -115,7 +115,7 @@ def is_missing(value: Any) -> bool:
     return value is None or (isinstance(value, str) and value.strip().lower() in MISSING)
 
 
-def mark_of(value: Any) -> bool | None:
+def indicator_of(value: Any) -> bool | None:
     """Whether a row has the label of a 0/1 column. None: the cell is neither."""
     if isinstance(value, str):
         marks = {"false": 0, "true": 1}

@@ -44,7 +44,7 @@ class Numbering(dict[bytes, int]):
 def ids_and_names(
     distinct: Iterable[bytes],
     by_name: bool | None,
-    known: list[str] | None,
+    known_names: list[str] | None,
     file: str,
     are_numbers: bool = False,
 ) -> tuple[np.ndarray, list[str] | None]:
@@ -65,7 +65,7 @@ def ids_and_names(
     if not by_name:
         return np.array([_as_id(label, file) for label in labels], np.int32), None
 
-    names = [] if known is None else [*known]
+    names = [] if known_names is None else [*known_names]
     ids: dict[str, int] = {}
     for number, name in enumerate(names):
         ids.setdefault(name, number)
@@ -74,7 +74,7 @@ def ids_and_names(
             ids.setdefault(_plain_number(name), number)
 
     new_names = [name for name in dict.fromkeys(labels) if name not in ids]
-    if known is None and all(WHOLE.fullmatch(name) for name in new_names):
+    if known_names is None and all(WHOLE.fullmatch(name) for name in new_names):
         new_names.sort(key=int)
     ids |= {name: number for number, name in enumerate(new_names, len(names))}
     return np.array([ids[label] for label in labels], np.int32), [*names, *new_names]

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from embedx.errors import DataError, Setting
-from embedx.labeled.arrays import labels_in
+from embedx.labeled.array_checks import labels_in
 from embedx.labeled.cells import LIST_REMEDY, labels_of, note_separator
 from embedx.labeled.data import DataSchema, Labeled, Labels
 from embedx.labeled.files import LabelledFile, Lines, source_of

@@ -19,7 +19,7 @@ import numpy as np
 from scipy.sparse import csr_matrix, issparse
 
 from embedx.errors import DataError, Setting, SettingError
-from embedx.labeled.arrays import check_finite
+from embedx.labeled.array_checks import check_finite
 from embedx.labeled.data import (
     Columns,
     DataSchema,

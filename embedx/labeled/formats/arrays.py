@@ -19,12 +19,12 @@ from numpy import ndarray
 from scipy.sparse import csr_matrix
 
 from embedx.errors import DataError
-from embedx.labeled.arrays import damage_reported, features_in, load_sparse
+from embedx.labeled.array_checks import damage_reported, features_in, load_sparse
 from embedx.labeled.data import FileRows, Labels, joined_rows
 from embedx.labeled.files import MAX_SHARE_READ, LabelledFile, LabelledFiles
 from embedx.labeled.formats.contract import Format
 from embedx.labeled.options import ReadOptions
-from embedx.labeled.records import features_of_numbers
+from embedx.labeled.rows_from_python import features_of_numbers
 from embedx.runtime.memory import available_memory
 from embedx.runtime.progress import Progress
 

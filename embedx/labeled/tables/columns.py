@@ -19,19 +19,19 @@ def choose_columns(
     options: ReadOptions,
     has_heading: bool | None,
     progress: Progress,
-    of_first_file: Columns | None = None,
+    columns_of_first_file: Columns | None = None,
 ) -> Columns:
     """The columns to use: those named, and others as in the training data or as guessed.
 
     head           the first rows, whose values are looked at
     has_heading    whether the first row of CSV and TSV names the columns
-    of_first_file  the columns of the first of several files, which the others have too
+    columns_of_first_file  the columns of the first of several files, which the others have too
     """
     trained = options.trained
     needs_labels = options.needs_labels
     available = dict.fromkeys(name for record in head for name in fields_of(record))
     named = _named_columns(file, options.table, available, bool(has_heading))
-    trained_columns = of_first_file
+    trained_columns = columns_of_first_file
     if trained_columns is None and trained is not None:
         trained_columns = trained.columns
     if trained_columns is not None:
@@ -77,12 +77,12 @@ def _columns_as_trained(
 
     if not all(column in available for column in label):
         label = []
-    is_marked = bool(trained_columns.indicators)
+    has_indicators = bool(trained_columns.indicators)
     return dataclasses.replace(
         trained_columns,
         text=text,
-        label=None if is_marked else next(iter(label), None),
-        indicators=label if is_marked else [],
+        label=None if has_indicators else next(iter(label), None),
+        indicators=label if has_indicators else [],
         id=id_column if id_column in available else None,
         has_heading=has_heading,
     )

@@ -25,14 +25,14 @@ class Roles:
 
     def columns(self, separator: str | None, has_heading: bool | None) -> Columns:
         """The columns as the model keeps them; several label columns are 0/1 indicators."""
-        is_marked = len(self.label) > 1
+        has_indicators = len(self.label) > 1
         return Columns(
             self.text,
             self.numbers,
             self.label[0] if len(self.label) == 1 else None,
             self.id,
             separator,
-            indicators=self.label if is_marked else [],
+            indicators=self.label if has_indicators else [],
             has_heading=has_heading,
         )
 

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.sparse import csr_matrix, hstack
 
 from embedx.errors import DataError
-from embedx.labeled.cells import cell, labels_of, mark_of, note_separator, number_of, text_of
+from embedx.labeled.cells import cell, indicator_of, labels_of, note_separator, number_of, text_of
 from embedx.labeled.data import Columns, FileRows, Labels, TextSchema
 from embedx.labeled.files import LabelledFile, LabelledFiles, Lines, MemoryBudget
 from embedx.labeled.ids import WORD_BYTES, Numbering, check_utf8
@@ -56,8 +56,8 @@ def read_table(
     name = files.name
     trained = options.trained
     budget = MemoryBudget(name)
-    words = text_features(options.text, budget, trained.text if trained else None)
-    collector = RowCollector(words, budget)
+    counter = text_features(options.text, budget, trained.text if trained else None)
+    collector = RowCollector(counter, budget)
     columns: Columns | None = None
     for file in files:
         columns_of_file = _collect(file, open_table(file), options, columns, collector)
@@ -73,7 +73,7 @@ def read_table(
     if trained is None and columns.separator is None:
         note_separator(name, labels, files.progress)
 
-    features, text_schema = _features(columns, words, numbers)
+    features, text_schema = _features(columns, counter, numbers)
     return FileRows(
         features,
         Labels.joined(collector.labels),
@@ -88,7 +88,7 @@ def _collect(
     file: LabelledFile,
     table: OpenTable,
     options: ReadOptions,
-    of_first_file: Columns | None,
+    columns_of_first_file: Columns | None,
     collector: "RowCollector",
 ) -> Columns:
     """The columns of a table, whose rows are added to the collector."""
@@ -96,16 +96,16 @@ def _collect(
     has_heading = table.heading.is_there if table.heading else None
     first_records = [record for _, record in head]
     columns = choose_columns(
-        file.name, first_records, options, has_heading, file.progress, of_first_file
+        file.name, first_records, options, has_heading, file.progress, columns_of_first_file
     )
     check_can_be_saved(columns.names, file.name)
     records: Records = itertools.chain(head, table.records)
     if table.reread is not None:
         records = table.reread(columns)
 
-    if of_first_file is not None:
+    if columns_of_first_file is not None:
         # Rows have ids, which may be None, where those of the first file do.
-        columns = dataclasses.replace(columns, id=of_first_file.id)
+        columns = dataclasses.replace(columns, id=columns_of_first_file.id)
     while batch := list(itertools.islice(records, batch_size)):
         collector.add(file.name, columns, batch)
     return columns
@@ -139,8 +139,8 @@ def without_bad(name: str, records: Iterable[tuple[int, Any]]) -> Iterator[tuple
 class RowCollector:
     """The text, numbers, labels and ids of rows, added in batches."""
 
-    def __init__(self, words: TextFeatures, budget: MemoryBudget) -> None:
-        self._words = words
+    def __init__(self, counter: TextFeatures, budget: MemoryBudget) -> None:
+        self._counter = counter
         self._budget = budget
         self.n_empty_texts = 0
         self.numbers: list[np.ndarray] = []  # float64 (n_rows, n_number_columns) of each batch
@@ -166,7 +166,7 @@ class RowCollector:
         texts = [" ".join(read(name, text_of) for name in text_columns) for read in readers]
         if text_columns:
             self.n_empty_texts += sum(not text.strip() for text in texts)
-        self._words.add(texts)
+        self._counter.add(texts)
 
     def _add_labels(self, readers: Sequence[CellReader], columns: Columns) -> None:
         for indicator in columns.indicators:
@@ -181,7 +181,7 @@ class RowCollector:
 
 def _labels_of_row(read: CellReader, columns: Columns) -> list[str]:
     if columns.indicators:
-        return [name for name in columns.indicators if read(name, mark_of)]
+        return [name for name in columns.indicators if read(name, indicator_of)]
     if not columns.label:
         return []
     split = functools.partial(labels_of, separator=columns.separator)
@@ -190,12 +190,12 @@ def _labels_of_row(read: CellReader, columns: Columns) -> list[str]:
 
 
 def _features(
-    columns: Columns, words: TextFeatures, numbers: np.ndarray
+    columns: Columns, counter: TextFeatures, numbers: np.ndarray
 ) -> tuple[np.ndarray | csr_matrix, TextSchema | None]:
     """Features of all rows: words and intervals or, without text, standardised numbers."""
     if not columns.text:
         return standardised(numbers, columns.scales), None
-    features, text_schema = words.finish()
+    features, text_schema = counter.finish()
     if columns.numbers:
         intervals = map(interval_indicators, numbers.T, columns.scales)
         n_features = text_schema.n_features

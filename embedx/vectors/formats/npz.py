@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from embedx.errors import DataError, EmbedxError, Setting
-from embedx.labeled.arrays import NPZ_METHODS
+from embedx.labeled.array_checks import NPZ_METHODS
 from embedx.text.opening import reason
 from embedx.vectors.formats.contract import (
     AGAIN,

@@ -10,12 +10,12 @@ from scipy.sparse import csr_matrix, issparse
 
 from embedx import checks
 from embedx.errors import DataError, Setting, SettingError
-from embedx.labeled.arrays import check_finite
+from embedx.labeled.array_checks import check_finite
 from embedx.labeled.cells import LIST_REMEDY, labels_of
 from embedx.labeled.data import Columns, DataSchema, Labeled, Labels
 from embedx.labeled.files import MemoryBudget
 from embedx.labeled.ids import Numbering, ids_and_names, is_id
-from embedx.labeled.records import NAME, features_of, read_records, records_of
+from embedx.labeled.rows_from_python import NAME, features_of, read_records, records_of
 from embedx.labeled.tables.settings import TableSettings
 from embedx.storage.schema import as_utf8
 
@@ -152,8 +152,8 @@ def _zeros_and_ones(labels: Any, n_labels: int) -> ndarray | None:
         return None
     if not all(isinstance(row, list | tuple) and len(row) == n_labels for row in labels):
         return None
-    is_marked = {cell in (0, 1) for row in labels for cell in row}
-    return np.array(labels) if is_marked == {True} else None
+    is_indicator = {cell in (0, 1) for row in labels for cell in row}
+    return np.array(labels) if is_indicator == {True} else None
 
 
 def _values_of(labels: Any) -> Iterable[Any]:

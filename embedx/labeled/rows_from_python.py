@@ -12,7 +12,7 @@ from scipy.sparse import csr_matrix, issparse
 
 from embedx import checks
 from embedx.errors import DataError
-from embedx.labeled.arrays import check_finite
+from embedx.labeled.array_checks import check_finite
 from embedx.labeled.cells import MAX_NUMBER
 from embedx.labeled.data import Columns, DataSchema, FileRows, TextSchema, with_unknown_last
 from embedx.labeled.files import LabelledFiles, MemoryBudget
