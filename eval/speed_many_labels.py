@@ -42,6 +42,7 @@ DATASETS: dict[str, dict[str, Job]] = {
 }
 # options by labels, and rows
 GENERATED: dict[int, dict[str, int]] = {10_000: {}, 100_000: {}, 1_000_000: {"epochs": 2}}
+TOOLS = tuple(dict.fromkeys(job["tool"] for jobs in DATASETS.values() for job in jobs.values()))
 TESTED = 20_000  # rows
 OWN_NAMES = {"eurlex": "eurlex-4.3k", "enwiki-cat": "enwiki-cat"}  # as `papers` calls them
 
@@ -51,7 +52,7 @@ def jobs(run: Run) -> Iterator[Job]:
     for turn in range(1, run.settings.repetitions + 1):
         for dataset in run.chosen("dataset"):
             for name, job in DATASETS.get(dataset, {}).items():
-                if beside.is_there(run, job["tool"]):
+                if job["tool"] in run.chosen("tool") and beside.is_there(run, job["tool"]):
                     yield {
                         "dataset": dataset,
                         "name": name,
@@ -156,7 +157,7 @@ def plot(records: Records) -> Any:
 EXPERIMENT = Experiment(
     name="speed-many-labels",
     title="Many labels on sparse features, beside label trees",
-    choices={"dataset": (*DATASETS, "generated")},
+    choices={"dataset": (*DATASETS, "generated"), "tool": TOOLS},
     packages=("scipy",),
     settings={"repetitions": 1, "pecos_python": None, "max_labels": max(GENERATED)},
     quick={"repetitions": 1, "max_labels": min(GENERATED)},
