@@ -423,7 +423,7 @@ def test_text_is_kept_beside_named_numbers_and_unknown_labels_are_noted(write):
 def test_wide_tables_are_read_in_fewer_rows_at_a_time(write, monkeypatch):
     rows = [{f"c{k}": row * k for k in range(5)} | {"label": "ab"[row % 2]} for row in range(20)]
     whole = read(write(table(rows), "w.csv")).features
-    monkeypatch.setattr("embedx.labeled.tables.rows.CELLS", 20)
+    monkeypatch.setattr("embedx.labeled.tables.rows.MAX_BATCH_CELLS", 20)
     np.testing.assert_array_equal(read(write(table(rows), "w.csv")).features, whole)
 
 

@@ -33,6 +33,7 @@ IGNORED = SEPARATOR + 2
 SIGMA = SEPARATOR + 3
 JOINERS = "\u200c\u200d"
 ZERO_WIDTH_SPACE = "\u200b"  # same category as the joiners, but divides words, as in Thai and Khmer
+WHITE_SPACE = re.compile(r"[\s\0]")
 CAPITAL_SIGMA = 0x3A3
 # Properties of a character next to a capital sigma, for `str.lower` (Unicode 15, table 3-17).
 CASED = 1
@@ -101,7 +102,7 @@ def differences_of_plane(first: int, tokenizer: str, lowercase: bool) -> np.ndar
         difference[np.isin(codes, [*map(ord, JOINERS)])] = EXTENDS
         difference[codes == ord(ZERO_WIDTH_SPACE)] = SEPARATOR
     else:
-        difference[[space.start() for space in re.finditer(r"[\s\0]", characters)]] = SEPARATOR
+        difference[[space.start() for space in WHITE_SPACE.finditer(characters)]] = SEPARATOR
     return difference
 
 
