@@ -3,7 +3,7 @@
 Every measurement is a fresh process (`speed_process.py`), contenders take turns so that a slow
 minute affects all of them, and tables give medians. Words per second are words of the text × epochs
 / seconds of training, the same numerator for everybody. gensim is fed in every way it documents,
-and the best one is used; its learning rate is the best of three.
+and the best one is used. Where quality is compared, its learning rate is the best of three.
 
 Speed and quality are measured apart: a few runs on all threads of a quiet machine, and many seeds
 of one thread each on any.
@@ -206,8 +206,8 @@ class Plan:
         )
 
     def peers(self) -> Iterator[Job]:
-        """Other trainers on all threads at each rate, on fewer at the best of these; embedx at its
-        defaults.
+        """Other trainers on all threads at each rate, on fewer at the best of these; every variant
+        of embedx at its default rate.
         """
         if self.run.settings.peers is None:
             say("peers: left out; name the folder of their programs by --peers DIR")

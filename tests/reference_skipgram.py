@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import reference
 
-from embedx.engine.blocks import MERGED, PER_PAIR, SUMMED
+from embedx.engine.blocks import FORM_MERGED, FORM_PER_PAIR, FORM_SUMMED
 from embedx.engine.encoders import SKIPGRAM
 from embedx.engine.skipgram import LONGEST_STEP, SECOND_ORDER
 from embedx.kernels.batch import Batch
@@ -68,15 +68,15 @@ def examples_of(pairs, kept, encoder):
 
 
 def lines_of_draws(met, centres, noise, log_expected, form, keeps_accidental_hits):
-    """An input that met each centre `met` times; `noise` is how often each word was drawn; MERGED
-    ones draw no centre.
+    """An input that met each centre `met` times; `noise` is how often each word was drawn; with
+    FORM_MERGED no centre is drawn.
     """
     words = [*centres, *noise]
     everything = list(range(len(words)))
     drawn = [noise[word] for word in noise]
     label = [met[y] for y in centres] + [0] * len(noise)
     log_counts = [log_expected[word] for word in words]
-    if form == SUMMED:
+    if form == FORM_SUMMED:
         n_pairs = sum(met.values())
         return [
             Line(
@@ -86,7 +86,7 @@ def lines_of_draws(met, centres, noise, log_expected, form, keeps_accidental_hit
                 log_counts,
             )
         ]
-    if form == MERGED:
+    if form == FORM_MERGED:
         certain = [0 if met[y] else 1 for y in centres]
         return [
             Line(
@@ -113,8 +113,8 @@ def lines_of_draws(met, centres, noise, log_expected, form, keeps_accidental_hit
 def lines_of_all(met, n_rows, form, keeps_accidental_hits):
     """The same where all rows compete."""
     n_pairs = sum(met.values())
-    labels_of_examples = [{y: n} for y, n in met.items()] if form == PER_PAIR else [met]
-    noise_count = n_pairs if form == SUMMED else 1
+    labels_of_examples = [{y: n} for y, n in met.items()] if form == FORM_PER_PAIR else [met]
+    noise_count = n_pairs if form == FORM_SUMMED else 1
     return [
         Line(
             list(range(n_rows)),
@@ -177,7 +177,7 @@ def blocks_of(setup, start, stop):
             int(draw(setup.alias, setup.noise_key, np.uint64(plan.n_draws * number + i)))
             for i in range(plan.n_draws)
         ]
-        noise = Counter(word for word in drawn if plan.form != MERGED or word not in centres)
+        noise = Counter(word for word in drawn if plan.form != FORM_MERGED or word not in centres)
         if setup.sampler == "path":
             rows = [
                 int(k)

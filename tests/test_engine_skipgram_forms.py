@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from reference import NAIVE_OPTIMIZERS
 
-from embedx.engine.blocks import MERGED, PER_PAIR, SUMMED
+from embedx.engine.blocks import FORM_MERGED, FORM_PER_PAIR, FORM_SUMMED
 from embedx.objectives import OBJECTIVES
 from embedx.optimizers import OPTIMIZERS
 from tests.support.objectives import make
@@ -14,8 +14,8 @@ from tests.support.skipgram_forms import EVERY_WAY, assert_trains_as_the_referen
 from tests.support.skipgram_setup import Setup
 
 FORMS = {
-    SUMMED: [("ns", {"negatives": 4}), ("nce", {"negatives": 4})],
-    MERGED: [
+    FORM_SUMMED: [("ns", {"negatives": 4}), ("nce", {"negatives": 4})],
+    FORM_MERGED: [
         ("ar", {}),
         ("umax", {}),
         ("implicit", {}),
@@ -24,7 +24,7 @@ FORMS = {
         ("scgd", {}),
         ("complementary-sum", {}),
     ],
-    PER_PAIR: [
+    FORM_PER_PAIR: [
         ("ove", {}),
         ("sampled-softmax", {}),
         ("sampled-softmax", {"keep_hits": True}),
@@ -44,7 +44,7 @@ def test_each_form_trains_as_the_reference(form, name, settings, block_size):
     """Sums count a draw for every pair; sets count it once, and are certain of the other centres;
     pairs meet it in turn.
     """
-    n_draws, lr = (2 * block_size, 0.02) if form == SUMMED else (block_size, 0.005)
+    n_draws, lr = (2 * block_size, 0.02) if form == FORM_SUMMED else (block_size, 0.005)
     setup = Setup(make(name, **settings), block_size=block_size, draws=max(4, n_draws))
     assert setup.plan.form == form
     assert_trains_as_the_reference(setup, lr=lr)
@@ -60,7 +60,8 @@ def test_the_bits_of_all_paths_to_the_centres_of_a_block_are_counted(n_words, bl
 
 @pytest.mark.parametrize(("n_words", "block_size"), [(12, 0), (130, 5), (71, 64)])
 @pytest.mark.parametrize(
-    ("name", "form"), [("softmax", MERGED), ("ar", MERGED), ("ns", SUMMED), ("ova", PER_PAIR)]
+    ("name", "form"),
+    [("softmax", FORM_MERGED), ("ar", FORM_MERGED), ("ns", FORM_SUMMED), ("ova", FORM_PER_PAIR)],
 )
 def test_all_rows_are_candidates_however_many_there_are(name, form, n_words, block_size):
     """More than are looked at together, and of neither a whole number of tiles."""

@@ -10,7 +10,7 @@ import pytest
 from reference_skipgram import Block, Example, Naive, examples_of, groups_of, lines_of_draws
 
 from embedx.engine import blocks, loading, skipgram as engine, skipgram_retrieved as retrieved
-from embedx.engine.blocks import MERGED
+from embedx.engine.blocks import FORM_MERGED
 from embedx.objectives.ldgs import Ldgs
 from embedx.runtime.progress import Silent
 from embedx.samplers.alias import draw
@@ -99,7 +99,9 @@ class Retrieving(Setup):
                 Example(
                     key,
                     contexts,
-                    lines_of_draws(met, certain, noise, self.draws.log_expected, MERGED, False),
+                    lines_of_draws(
+                        met, certain, noise, self.draws.log_expected, FORM_MERGED, False
+                    ),
                 )
                 for key, contexts, met in gathered
             ]

@@ -183,7 +183,7 @@ def test_a_state_with_a_lock_is_checked_during_training(monkeypatch):
 
 
 def test_a_diverged_run_is_rolled_back_to_its_last_good_state():
-    """Looked at after every second of its 40 chunks, of which the ninth begins what goes wrong."""
+    """The guard checks after every second of 40 chunks; from the tenth on they go wrong."""
     strategy = Bowl(spoiled_from=9, spoils_above_rate=0.05)
     notes = Notes()
     outcome = walk(strategy, 0.1, progress=notes)

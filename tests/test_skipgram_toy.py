@@ -14,7 +14,7 @@ import pytest
 import reference_state
 from scipy.optimize import minimize
 
-from embedx.engine.blocks import SUMMED, form_of
+from embedx.engine.blocks import FORM_SUMMED, form_of
 from embedx.kernels.random import stream_key
 from embedx.testing.objectives import Candidates, Conditions, evaluate
 from tests.support.distribution_states import LAWS
@@ -67,11 +67,11 @@ def optimum(task, objective):
     x, y = np.nonzero(task.counts)
     label = np.eye(n)[y]
     sample_count = np.ones((len(x), n))
-    if form_of(objective) != SUMMED:
+    if form_of(objective) != FORM_SUMMED:
         sample_count -= label
     weight = task.counts[x, y]
     weighted_count = (
-        weight[:, None] * sample_count if form_of(objective) == SUMMED else sample_count
+        weight[:, None] * sample_count if form_of(objective) == FORM_SUMMED else sample_count
     )
 
     def mean_loss(w):

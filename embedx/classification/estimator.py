@@ -193,7 +193,8 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         call. Noise and trees use the label counts of the first call. An objective's state per
         example is reset, because the examples are new. After a `fit` by lbfgs the optimizer has no
         state, and its first steps are as long as those of a new run; to `fit` and continue, use the
-        same optimizer for both, such as adagrad.
+        same optimizer for both, such as adagrad. No rows are held out, and the time is not limited:
+        `validation`, `calibration` and `time_budget` are for `fit`.
 
         Sparse weights of a `fit`, or of a loaded model, are trained anew on these rows, then
         averaged with the old ones, label by label, weighted by numbers of rows.

@@ -1,9 +1,10 @@
 """X of the estimator as features: texts, the columns of a table, and arrays.
 
-fit          texts: `counted_texts`      then `validated`, then `for_training`
-predict      texts, tables: `features_by_schema`, and nothing else
-             arrays: `features_by_schema`, then `validated`, then `for_training`
-partial_fit  `features_by_schema`, then `validated`, then `for_training`
+fit          texts: `counted_texts`      then `validated`, then `for_training`; the first
+             `partial_fit` alike
+predict      `features_to_predict`: texts and tables by `features_by_schema` alone, arrays also
+             checked and by `for_training`
+partial_fit  later calls: `features_by_schema`, then `validated`, then `for_training`
 """
 
 from typing import Any

@@ -7,8 +7,9 @@ The terms of a row are
 
     r s_1 + (1 - r) s_0   the score of its best label, shrunk towards that of a row without features
     r (s_1 - s_2)         the difference to the second best, shrunk alike
-    r                     sqrt(known / (known + unknown)), sums of the squared idf of its words; 1
-                          without text
+    r                     sqrt(known / (known + unknown)), sums over its words of their squared
+                          values before scaling: (1 + log tf) idf, and the largest idf for unknown
+                          words. Where unknown words are not counted, 1; 0 without features
     log(1 + n)            n: its number of features of the model
 
 A model has two factors, both fitted to held-out rows by familiarity_fit.py. The first multiplies
@@ -38,7 +39,7 @@ OF_PROBABILITIES, OF_ABSTAINING = 0, 1
 N_TERMS = 4
 # The id of the answer "none of these".
 NONE_OF_THESE = -1
-# Scores are clipped to this.
+# Scores are clipped to [-MAX_SCORE, MAX_SCORE].
 MAX_SCORE = 1e3
 
 
@@ -75,7 +76,7 @@ def terms(rows: Familiarity, scores: ndarray, empty_score: float) -> ndarray:
     best = np.clip(scores[:, 0].astype(float64), -MAX_SCORE, MAX_SCORE)
     second = best
     if scores.shape[1] > 1:
-        second = np.maximum(scores[:, 1], -MAX_SCORE)
+        second = np.clip(scores[:, 1].astype(float64), -MAX_SCORE, MAX_SCORE)
     r = rows.known_share
     columns = (
         empty_score + r * (best - empty_score),

@@ -37,11 +37,12 @@ class Choice(NamedTuple):
 class Problem:
     """The inputs of the rules, in addition to the settings resolved so far.
 
-    given        the settings as the user gave them; None if not given
-    data         all rows that can be trained on
-    training     the rows to train on; the others are held out
+    given            the settings before they are resolved: as the user gave them, None if open, or
+                     those of a run that is repeated on other rows
+    data             all rows that can be trained on
+    training         the rows to train on; the others are held out
     previous_arrays  arrays of the classifier that training continues from, by name
-    given_names  names of the given settings; None: those that differ from their defaults
+    given_names      names of the given settings; None: those that differ from their defaults
     """
 
     given: ClassifySettings

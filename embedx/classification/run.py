@@ -194,8 +194,10 @@ class ClassifierRun:
         self.classifier = self._untrained_classifier()
         self.trainer = self._new_trainer()
         self.allocation_seconds = time.monotonic() - began
-        keeps_best = self.split.calibration is not None or self.watch is not None
-        plan = self.trainer.memory(keeps_best)
+        # The weights of the best epoch by validation, or those of the first training while a second
+        # one trains on all rows.
+        is_trained_twice = self.split.holds_out_for_calibration and self.is_refitted
+        plan = self.trainer.memory(self.split.validation is not None or is_trained_twice)
         if self.settings.posterior == GAUSSIAN:
             needs = {**plan.needs, "variances": 2 * plan.needs["weights"]}
             plan = dataclasses.replace(plan, needs=needs)

@@ -1,1 +1,1 @@
-"""The command line: options in, results out; the only place that prints or exits."""
+"""The command line: options in, results out. The library below it neither prints nor exits."""

@@ -1,7 +1,8 @@
 """The command line: each command makes settings, calls the library and prints the result.
 
 Standard output has results only, standard error everything else. Exit codes: 0; 1 our bug; 2 the
-user's mistake; 3 diverged; 130, 143 and 129 interrupted by Ctrl-C, SIGTERM and a closed terminal.
+user's mistake; 3 diverged; 130, 143 and 129 interrupted by Ctrl-C, SIGTERM and a closed terminal;
+141 standard output was closed.
 """
 
 import contextlib

@@ -20,16 +20,16 @@ from typing import Any
 from embedx.comparison.data import Data
 from embedx.comparison.settings import CompareSettings
 from embedx.errors import DivergedError, EmbedxError, one_line
+from embedx.kernels.compiled import COMPILING
 from embedx.runtime.cores import usable_cores
 from embedx.settings import Record
 from embedx.tasks.requests import RunRequest
 
-# Settings with defaults that depend on the data unless a learning rate is given.
+# Settings whose defaults may be others where a learning rate is given; trials of rates keep them.
 CHOSEN_WITHOUT_RATE = ("optimizer", "block_size")
 SECONDS_BETWEEN_MEASUREMENTS = 0.05
 MAX_CHARACTERS_OF_MESSAGE = 300
 MAX_POINTS_OF_CURVE = 60
-COMPILING = "compiling kernels"
 
 
 @dataclass(frozen=True)

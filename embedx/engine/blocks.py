@@ -7,7 +7,7 @@ noise words. As in word2vec.c, context words are the inputs, and a centre is wha
     examples    vectors h computed from the inputs (`encoders`): one for each input (skip-gram), or
                 one for the contexts of each centre (CBOW)
     candidates  output rows: the distinct centres, then the distinct noise words; a noise word may
-                equal a centre, unless the form is MERGED
+                equal a centre, unless the form is FORM_MERGED
     label[e, k] the number of pairs of example e whose positive is candidate k
 
 With a tree the candidates are the distinct nodes on the paths to the centres; label[e, k] counts
@@ -17,13 +17,13 @@ candidates, candidate k is row k, drawn once. Retrieved rows are appended later
 
 `BlockPlan.form` says how an objective gets the pairs of a block (`form_of` chooses it):
 
-    form      rows of the batch                                        for objectives with
-    SUMMED    one per example; noise counts once for each of its       `positives` "summed"
-              pairs
-    MERGED    one per example; noise counts once, and the other        `merges_pairs`,
-              centres of the block are certain negatives. With a       `pairs_as_set`
-              tree, the bits of all its pairs
-    PER_PAIR  one per distinct positive of an example, with the noise  neither
+    form           rows of the batch                                     for objectives with
+    FORM_SUMMED    one per example; noise counts once for each of its    `positives` "summed"
+                   pairs
+    FORM_MERGED    one per example; noise counts once, and the other     `merges_pairs`,
+                   centres of the block are certain negatives. With a    `pairs_as_set`
+                   tree, the bits of all its pairs
+    FORM_PER_PAIR  one per distinct positive of an example, with noise   neither
 
 With `block_size` = 0 noise is drawn for each skip-gram pair separately: a block is then one input
 and one centre, as in word2vec.c.
@@ -53,7 +53,7 @@ N_WORDS, CENTRE, END, CONTEXT, N_DRAWN = range(5)
 NOWHERE = 1 << 30  # beyond all columns
 DRAWN, PATH, ALL, RETRIEVED = range(4)
 CANDIDATES = {"drawn": DRAWN, "path": PATH, "all": ALL, "retrieved": RETRIEVED}
-PER_PAIR, MERGED, SUMMED = range(3)  # of `BlockPlan.form`
+FORM_PER_PAIR, FORM_MERGED, FORM_SUMMED = range(3)  # of `BlockPlan.form`
 # Arguments of a sampler (`samplers.contract`): draws do not depend on an input, and no row is
 # excluded from them.
 NO_KEY = -1
@@ -70,7 +70,7 @@ class BlockPlan(NamedTuple):
     n_draws: int
     n_rows: int  # output rows
     candidates: int  # DRAWN, PATH, ALL or RETRIEVED
-    form: int  # PER_PAIR, MERGED or SUMMED
+    form: int  # FORM_PER_PAIR, FORM_MERGED or FORM_SUMMED
     keeps_accidental_hits: bool
     uses_log_expected_count: bool
     uses_score_gain: bool
@@ -123,10 +123,10 @@ def round_up_to_padding(n):
 def form_of(objective: Objective) -> int:
     """How the objective gets the pairs of a block."""
     if objective.positives == "summed":
-        return SUMMED
+        return FORM_SUMMED
     if objective.traits.merges_pairs or objective.traits.pairs_as_set:
-        return MERGED
-    return PER_PAIR
+        return FORM_MERGED
+    return FORM_PER_PAIR
 
 
 def max_inputs(plan: BlockPlan) -> int:
@@ -163,7 +163,7 @@ def new_block(plan: BlockPlan, longest_path: int) -> Block:
         candidates[: plan.n_rows] = np.arange(plan.n_rows)
         drawn[:, : plan.n_rows] = 1
     is_skipgram = plan.encoder == SKIPGRAM  # an example is an input, with the same word and pairs
-    has_spans = plan.candidates == PATH or (plan.candidates == DRAWN and plan.form != MERGED)
+    has_spans = plan.candidates == PATH or (plan.candidates == DRAWN and plan.form != FORM_MERGED)
     width = 0 if is_skipgram else padded(n_inputs)
     return Block(
         sizes=np.zeros(5, int64),
@@ -363,9 +363,9 @@ def _add_noise(sample, shared, workspace, block, n_certain, noise_key):
     seen = workspace.seen
     clear(block.drawn, 0, block.drawn.shape[1])
     first = cursor[N_DRAWN]
-    # Draws are searched among the candidates from here on; in MERGED a drawn centre is no noise.
+    # Draws are searched among the candidates from here on; with FORM_MERGED a drawn centre is none.
     search_from = n_certain
-    if plan.form == MERGED:
+    if plan.form == FORM_MERGED:
         search_from = 0
         for k in range(n_certain):
             seen[block.candidates[k] % FILTER_SIZE] = first

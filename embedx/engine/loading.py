@@ -9,7 +9,7 @@ import numba
 from numba import typeof, types
 
 from embedx.kernels import COEFFICIENTS, is_cached
-from embedx.kernels.compiled import KERNEL_FOLDER, TESTED
+from embedx.kernels.compiled import COMPILING, KERNEL_FOLDER, TESTED
 from embedx.runtime.progress import Progress
 from embedx.samplers.contract import LOG_EXPECTED_COUNT, SAMPLE, Sampler
 
@@ -56,9 +56,7 @@ def _note_compiling(
     """
     with _compiling:
         if not is_cached([*functions, (kernel, _signature(functions, like))]):
-            progress.note(
-                "compiling kernels, once for this version on this machine: 20 seconds or more"
-            )
+            progress.note(f"{COMPILING}, once for this version on this machine: 20 seconds or more")
         if numba.version_info.short > TESTED:
             _check_numba(progress)
 

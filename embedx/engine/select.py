@@ -11,7 +11,7 @@
     padding, no candidate                0               0                     any
 
 A negative is present with certainty if all rows are candidates, if an index retrieved it, or if it
-is a centre of a block of text in the form MERGED (`blocks`). The draw weight is the number of
+is a centre of a block of text with FORM_MERGED (`blocks`). The draw weight is the number of
 positives where these are "summed", else 1 (`embedx.objectives.contract`).
 """
 

@@ -102,7 +102,7 @@ def _setup() -> tuple[skipgram.SkipGramTables, tuple[Any, ...], Any, Any]:
         n_draws=n_draws,
         n_rows=N_WORDS,
         candidates=blocks.CANDIDATES[sampler.candidates],
-        form=blocks.SUMMED,
+        form=blocks.FORM_SUMMED,
         keeps_accidental_hits=objective.traits.keeps_accidental_hits,
         uses_log_expected_count=objective.traits.uses_log_expected_count,
         uses_score_gain=objective.traits.uses_score_gain,

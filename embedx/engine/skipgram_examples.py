@@ -1,7 +1,7 @@
 """From the scores of a block of text to the rows of a batch, which the objective overwrites.
 
-In the form PER_PAIR each distinct positive of an example has a row of `SkipGramWorkspace.pairs`:
-the positive in column 0, then the noise. Otherwise each example has a row of `batch`.
+With FORM_PER_PAIR each distinct positive of an example has a row of `SkipGramWorkspace.pairs`: the
+positive in column 0, then the noise. Otherwise each example has a row of `batch`.
 """
 
 import numpy as np
@@ -9,16 +9,16 @@ from numpy import int64, uint64
 
 from embedx.engine.blocks import (
     ALL,
-    MERGED,
+    FORM_MERGED,
+    FORM_PER_PAIR,
+    FORM_SUMMED,
     N_CERTAIN,
     N_EXAMPLES,
     N_NOISE,
     NO_KEY,
     NONE_EXCLUDED,
     PATH,
-    PER_PAIR,
     RETRIEVED,
-    SUMMED,
     round_up_to_padding,
 )
 from embedx.engine.score_gains import score_gain
@@ -56,7 +56,7 @@ def coefficients_of_block(coefficients, log_expected_count, shared, workspace, b
         )
         if plan.candidates == RETRIEVED:
             workspace.log_expected[: block.sizes[N_CERTAIN]] = 0
-    if plan.candidates == PATH or plan.form != PER_PAIR:
+    if plan.candidates == PATH or plan.form != FORM_PER_PAIR:
         return _coefficients_by_example(coefficients, shared, workspace, block, lr)
     loss = 0.0
     _fill_shared_noise(plan, workspace, block)
@@ -100,7 +100,7 @@ def _count_samples(plan, workspace, block, e, batch, n):
     """Write sample_count and log_expected_count of example e, which is row e of the batch."""
     n_certain = block.sizes[N_CERTAIN]
     weight = ONE
-    if plan.form == SUMMED:
+    if plan.form == FORM_SUMMED:
         weight = np.float32(block.n_pairs[e])
     for k in range(0, n, SIMD_WIDTH):
         counts = multiply_add(splat(weight), load(block.drawn, 0, k), zeros())
@@ -113,7 +113,7 @@ def _count_samples(plan, workspace, block, e, batch, n):
             label = block.label[e, k]
             if label > 0:
                 set_positive(batch, e, k, label, weight, plan.keeps_accidental_hits)
-    elif plan.form == MERGED:
+    elif plan.form == FORM_MERGED:
         for k in range(n_certain):
             batch.sample_count[e, k] = ZERO if block.label[e, k] > 0 else ONE
             batch.log_expected_count[e, k] = 0

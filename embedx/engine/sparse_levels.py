@@ -21,7 +21,7 @@ EVERY = 64  # one weight in EVERY is sampled, to divide the weights into parts
 # Weights that a thread sorts at a time, in about 24 bytes each.
 WEIGHTS_PER_PART = 1 << 23
 # Rows of the lookup table that are entered and cleared in the time of one binary search.
-VALUES_PER_ROW = 16
+ROWS_PER_SEARCH = 16
 LOWEST = float32(-3e38)  # in place of -inf: the score of an unused place
 
 
@@ -175,8 +175,8 @@ def score_visits(offsets, columns, values, level, example, group, slot, begin, e
 
         first_row = level.first_row[c]
         end_row = level.first_row[c + 1]
-        # The lookup table pays if it saves more searches than it has entries.
-        is_tabled = n_values * VALUES_PER_ROW > end_row - first_row
+        # The lookup table pays if it saves more time of searches than it takes to fill and clear.
+        is_tabled = n_values * ROWS_PER_SEARCH > end_row - first_row
         if is_tabled:
             for row in range(first_row, end_row):
                 local[level.features[row]] = row

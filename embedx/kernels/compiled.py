@@ -14,6 +14,7 @@ from embedx.kernels.kernel_folder import KERNEL_FOLDER, folder_within
 from embedx.runtime.cache_home import log
 
 __all__ = [
+    "COMPILING",
     "KERNEL_FOLDER",
     "PART",
     "chosen_by_number",
@@ -49,6 +50,9 @@ def _adjusted() -> Any:
 
 
 ADJUSTED = _adjusted()
+# The beginning of the notes that kernels are compiled, by which `compare` knows the runs that took
+# longer for it.
+COMPILING = "compiling kernels"
 # Options of kernel parts, for `numba.extending.overload`.
 PART = {} if ADJUSTED is None else ADJUSTED.PART
 

@@ -189,7 +189,7 @@ def step_raman(batch, e, n, estimate, before, lr, n_updates):
         reward += label[e, k] * z[e, k] if is_label else zero
         exponent = z[e, k] + log(q * (one if is_label else max(sample_count[e, k], MIN_SHIFT_32)))
         exponent += q * label[e, k] if is_label else -log_expected_count[e, k]
-        z[e, k] = exponent if is_candidate else -LOWEST
+        z[e, k] = exponent if is_candidate else LOWEST
 
     mean_share = (1.0 + n_updates) ** -0.9
     share = z.dtype.type(1 - (1 - mean_share) / (1 + (1 - mean_share) * n_labels * shift))

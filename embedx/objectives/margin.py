@@ -61,11 +61,11 @@ def any_matters(z, label, sample_count, threshold):
 
 @kernel_part
 def ends(batch, e, n):
-    """(best, worst, mean label): the score of the best negative, -LOWEST if there is none; that of
-    the worst positive, LOWEST if there is none; and the mean label of the positives.
+    """(best, worst, mean label): the score of the best negative, LOWEST if there is none; that of
+    the worst positive, -LOWEST if there is none; and the mean label of the positives.
     """
     z, label, sample_count = batch.z, batch.label, batch.sample_count
-    best, worst = -z.dtype.type(LOWEST), z.dtype.type(LOWEST)
+    best, worst = z.dtype.type(LOWEST), -z.dtype.type(LOWEST)
     weight, n_positives = ZERO, ZERO
     for first in range(0, n, BLOCK):
         some = slice(first, min(first + BLOCK, n))

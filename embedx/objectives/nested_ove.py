@@ -73,7 +73,7 @@ def _is_certain(batch, e, k):
 def _log_mass_of_certain(batch, e, n):
     """log Σ e^{z_k} over the certain candidates of example e."""
     z = batch.z
-    lowest = -z.dtype.type(LOWEST)
+    lowest = z.dtype.type(LOWEST)
     largest = lowest
     for k in range(n):
         largest = larger(largest, z[e, k] if _is_certain(batch, e, k) else lowest)

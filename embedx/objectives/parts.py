@@ -15,8 +15,8 @@ from embedx.settings import param
 # Limits exponents where a score may exceed its normaliser, so that weights of 1e12 stay finite in
 # float32.
 LARGEST_EXPONENT = float32(60)
-# -LOWEST is below any score.
-LOWEST = float32(1e30)
+# Below any score.
+LOWEST = float32(-1e30)
 
 
 @register_jitable
@@ -69,7 +69,7 @@ def n_positives(batch, e, n):
 def best_positive(batch, e, n):
     """The score of example e's best positive."""
     z, label = batch.z, batch.label
-    lowest = -z.dtype.type(LOWEST)
+    lowest = z.dtype.type(LOWEST)
     best = lowest
     for k in range(n):
         best = larger(best, z[e, k] if label[e, k] > 0 else lowest)
@@ -103,7 +103,7 @@ def binary(batch, e, k, x, weight):
 def largest_score(batch, e, n):
     """The largest score of a positive or a draw."""
     z, label, sample_count = batch.z, batch.label, batch.sample_count
-    lowest = -z.dtype.type(LOWEST)
+    lowest = z.dtype.type(LOWEST)
     largest = lowest
     for k in range(n):
         largest = larger(largest, z[e, k] if label[e, k] + sample_count[e, k] > 0 else lowest)

@@ -1,4 +1,5 @@
-"""Approximate maximum inner product search in a table of rows while it is trained.
+"""Search of rows: approximate maximum inner product search in a table while it is trained, and
+exact nearest neighbours among sparse rows, which are fixed (`nearest_rows`). Of the former:
 
 The columns are split into blocks, as in product quantization, and each block has an inverted file
 of its own, with uncompressed vectors (IVF-Flat in faiss' terms).

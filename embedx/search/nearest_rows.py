@@ -231,7 +231,7 @@ def remaining_product(index, band, i, query):
 @kernel_part
 def finished_by_row(index, band, n_left, workspace, ids, cosines, e):
     """Write the result for query e by scoring all rows that may be in it; return its size, or -1 if
-    these rows are too many.
+    these rows are too many, or fewer than k rows have a sum or a cosine above 0 so far.
 
     band    the first band that has not been read
     n_left  number of its postings and those of later ones

@@ -35,8 +35,7 @@ from embedx.training.outcome import Outcome
 from embedx.training.strategy import Tally
 from embedx.vectors import model
 
-# Settings that the epoch of streaming takes, too; the last so that the size of the text does not
-# choose its optimizer.
+# Settings that the epoch of streaming takes, too.
 SHARED = ("dim", "window", "bias", "threads", "heldout", "seed", "deterministic", "block_size")
 MAX_BYTES_OF_COUNTING = 4_000_000_000
 # Gradient and step, copies, and the optimizers' states, each as large as the tables.

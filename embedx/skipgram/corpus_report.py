@@ -78,8 +78,8 @@ def check(
     cache_dir: Path | None,
     progress: Progress,
 ) -> Record:
-    """Read `corpora` once, with the configuration of `skipgram.run.train`; nothing is written but
-    to the token cache, which training then finds filled. Raises `EmbedxError` for what `train`
+    """Read `corpora` once, with a configuration of `configure`; nothing is written but to the token
+    cache, which training then finds filled. Raises `EmbedxError` for what `train`
     would.
     """
     home = cache.folders(cache_dir)[0]

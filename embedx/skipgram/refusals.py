@@ -12,7 +12,7 @@ from embedx.skipgram.layers import objective_for_counts
 from embedx.skipgram.sampler_choice import retrieves, samplers_for_words
 from embedx.skipgram.settings import CollapsedSettings, SkipGramSettings
 
-# Kinds of candidates for which a sampler draws; with a search, it does during warm-up.
+# Kinds of candidates for which a sampler draws; with a search, it does so during warm-up.
 CANDIDATES_WITH_DRAWS = ("drawn", "retrieved")
 # Settings that have no effect where pairs are counted; and all that are refused there.
 STREAMING_SETTINGS = ("sampler_exponent", "block_size", "negatives", "warm_up", "found", "refresh")

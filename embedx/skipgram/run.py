@@ -73,7 +73,8 @@ class EpochEnd(NamedTuple):
     """The argument of a callback.
 
     epoch    number of the epoch, from 1
-    loss     mean loss per pair over the epoch, in nats; None if there was no pair
+    loss     mean loss per pair over the epoch, in the unit of `Objective.loss_unit`; None if there
+             was no pair
     words    number of words of the vocabulary read in the epoch
     seconds  duration of training so far
     model    the current word vectors; arrays are copies, or views of the tables, which training
@@ -112,7 +113,8 @@ class WordVectorsRun:
     """A run on an encoded corpus, with resolved settings.
 
     remap      int32 (n_types,): from provisional ids to the words of the vocabulary, -1 if left out
-    sampler    draws the candidates; with a search, during warm-up
+    sampler    draws the candidates; with a search, during warm-up and for the
+               rows that the search does not find
     origins    reasons of settings that were chosen, by name
     snapshot   state to resume from: `outcome.state` of a run with the same configuration and text
     callbacks  called after each epoch

@@ -68,7 +68,8 @@ class SkipGramSettings(TrainingSettings):
     optimizer: str = param(
         "rowwise-adagrad",
         f"optimiser; {optimizers.meanings(WORDS, COLLAPSED)}; from {LARGE_TEXT:,} tokens on by"
-        f" default {large_text_defaults()}, unless --optimizer or --learning-rate is given",
+        f" default {large_text_defaults()}, unless --optimizer, --learning-rate, --subwords or cbow"
+        " is given",
         choices=optimizers.taken_by(WORDS, COLLAPSED),
     )
     learning_rate: float | None = param(

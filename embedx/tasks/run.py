@@ -10,8 +10,8 @@
     save       the model folder
     test       scores on test data
 
-Those from allocate to held out are in `embedx.training.life`, and are all that the Python classes
-pass through whose data are in memory.
+Those from allocate to held out are in `embedx.training.life`. The Python classes, whose data are in
+memory, read and resolve by themselves, and pass through these.
 """
 
 import contextlib
@@ -63,7 +63,9 @@ class Task(Protocol):
         """The folder of the model; without --output it depends on the objective."""
 
     def check_place(self) -> None:
-        """Raise `EmbedxError` if the output cannot be written. The data are not read for that."""
+        """Raise `EmbedxError` if the output has a wrong place or name, as far as this is known
+        before the data are read.
+        """
 
     def command(self) -> str:
         """The command that trains the same model, in full."""

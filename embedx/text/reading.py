@@ -8,7 +8,7 @@ import numpy as np
 from numba import typeof
 
 from embedx.errors import DataError, Setting, Text, joined
-from embedx.kernels.compiled import is_cached
+from embedx.kernels.compiled import COMPILING, is_cached
 from embedx.runtime.disk import amount
 from embedx.runtime.memory import available_memory
 from embedx.runtime.progress import Progress
@@ -100,8 +100,7 @@ def note_compiling(tokenizer: Tokenizer, progress: Progress) -> None:
     argument_types = tuple(map(typeof, (letters, 0, *state, tokens)))
     if not is_cached([(scan, argument_types)]):
         progress.note(
-            "compiling kernels of the tokenizer, once for this version on this machine: a few"
-            " seconds"
+            f"{COMPILING} of the tokenizer, once for this version on this machine: a few seconds"
         )
 
 

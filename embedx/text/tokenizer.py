@@ -42,7 +42,7 @@ END_OF_SENTENCE = -1
 # the core's own cache.
 BLOCK_BYTES = 1 << 18
 MAX_WORD_BYTES = 1 << 22
-MAX_TYPES = 2**31 - 1  # a word's number is an int32, and 31 bits of a slot
+MAX_TYPES = 2**31 - 1  # a word's number is an int32
 INITIAL_LETTERS, INITIAL_TYPES = 1 << 16, 1 << 12  # initial capacity of a table
 NEARLY_FULL = 0.9  # share of the capacity; the rest usually suffices for the words of a block
 

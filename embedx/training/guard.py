@@ -1,7 +1,7 @@
 """The divergence guard: detects that a run diverges, and rolls it back to its last good state.
 
-A run is checked at each twentieth of it, and before the end of an epoch, by its loss since the last
-check: the median of the mean losses per pair of eight parts of that interval. (With drawn
+A run is checked at each twentieth of it, and before an epoch is reported, by its loss since the
+last check: the median of the mean losses per pair of eight parts of that interval. (With drawn
 candidates a single pair can weigh as much as all others, hence the median.) It is compared with
 
     untrained loss  the loss of the initial parameters, on a little of the data
@@ -88,7 +88,7 @@ class Guard:
                     shown; 0 if that was the start
     is_good         whether the last interval was good
     lowered         factor of the learning rate after each rollback
-    copy            of the last good state, or of the state that this run resumes
+    copy            of the last good state, at first of the initial one or the one that is resumed
     """
 
     strategy: Strategy
@@ -130,7 +130,9 @@ class Guard:
     # ---- before training
 
     def begin(self) -> None:
-        """Copy the state and measure the losses to compare with; a resumed run has both already."""
+        """Copy the state, and measure the losses to compare with. A resumed run has these, and
+        rolls back to its checkpoint; where memory is short there is neither.
+        """
         if not self.is_on:
             return
         size = n_bytes(self.state_of_run.live_values())

@@ -20,9 +20,10 @@ class Schedule:
     1 + epochs so far. It is also multiplied by `decay` after every `decay_every` updates, or after
     each epoch if that is None.
 
-    epochs   infinite: until the strategy is finished
-    updates  number of updates in a chunk
-    unit     unit of `n_words`, for progress
+    epochs      infinite: until the strategy is finished
+    updates     number of updates in a chunk
+    unit        unit of `n_words`, for progress
+    has_epochs  whether progress tells the epoch
     """
 
     learning_rate: float

@@ -46,6 +46,7 @@ def run(
                  count
     snapshot     state of an earlier run with the same setup (`Outcome.state`), to resume it
     extra_state  state of `after_epoch`, which is saved with the run's
+    plan         memory that the run needs, which is logged
     checkpoints  have the state to resume, if any; the state is written there from time to time, and
                  when Ctrl-C ends the run
 

@@ -11,7 +11,7 @@ OF_VECTORS = {
     "similar_by_key": "similar_by_word",
     "words_closer_than": "closer_than",
     "distances": "distance(word, other) for each other word",
-    "get_mean_vector": "model[words].mean(axis=0)",
+    "get_mean_vector": "model.mean_vector(words)",
     "vectors_for_all": "model[words]",
     "get_normed_vectors": "get_vector(word, norm=True)",
     "unit_normalize_all": "get_vector(word, norm=True)",

@@ -355,7 +355,7 @@ class WordVectors:
         *,
         topn: int | None = None,
     ) -> list[tuple[str, float]]:
-        """The words with the largest cosine to that of `word`, as of `most_similar`."""
+        """The words with the largest cosine to `word`, as of `most_similar`."""
         return self.most_similar(word, None, top_k, topn=topn, restrict_vocab=restrict_vocab)
 
     def similar_by_vector(
