@@ -11,7 +11,8 @@ from embedx.classification.neighbours import Blend, Near, Neighbours
 from embedx.errors import DataError
 from embedx.evaluation.labels import hits
 from embedx.labeled.data import Labels
-from embedx.search.nearest_rows import RowLabels, nearest_rows, row_index
+from embedx.search.blended_labels import RowLabels
+from embedx.search.nearest_rows import nearest_rows, row_index
 from tests.support.label_data import topics
 from tests.support.noisy_labels import answers, largest_error, noisy, trained
 from tests.support.notes import Notes, lines_with

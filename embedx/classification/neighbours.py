@@ -30,13 +30,12 @@ from embedx.evaluation.labels import hits
 from embedx.kernels.threads import in_parts, in_threads
 from embedx.labeled.data import Labels
 from embedx.labeled.rules import scaled
+from embedx.search.blended_labels import RowLabels, write_blended
 from embedx.search.nearest_rows import (
     Near,
     RowIndex,
-    RowLabels,
     nearest_rows,
     row_index,
-    write_blended,
 )
 from embedx.storage.folder_files import DESCRIPTION, REMEDY
 from embedx.storage.schema import Array

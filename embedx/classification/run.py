@@ -106,7 +106,7 @@ class ClassifierRun:
             )
             _, vectors = self.pretrained
             self.given = dataclasses.replace(self.given, hidden=vectors.shape[1])
-        self.split = split_data(self.data, self.given, progress, is_refitted=self.is_refitted)
+        self.split = split_data(self.data, self.given, progress, is_refitted=self.may_refit)
         problem = Problem(
             self.given,
             self.objective,
@@ -139,11 +139,16 @@ class ClassifierRun:
         return self.warm_up or self.sampler
 
     @property
-    def is_refitted(self) -> bool:
-        """Whether training is repeated on all rows, after some were held out to calibrate."""
+    def may_refit(self) -> bool:
+        """Whether training is repeated on all rows, if some are held out to calibrate."""
         is_allowed = self.start is None and self.given.time_budget is None
-        is_by_default = self.given.calibration <= ClassifySettings.calibration
-        return is_allowed and is_by_default and len(self.data) <= MAX_REFITTED
+        is_at_most_default = self.given.calibration <= ClassifySettings.calibration
+        return is_allowed and is_at_most_default and len(self.data) <= MAX_REFITTED
+
+    @property
+    def is_trained_twice(self) -> bool:
+        """Whether training is repeated on all rows, if it ends well."""
+        return self.split.holds_out_for_calibration and self.may_refit
 
     def record(self) -> dict[str, Any]:
         """All settings of the run, by name."""
@@ -196,8 +201,7 @@ class ClassifierRun:
         self.allocation_seconds = time.monotonic() - began
         # The weights of the best epoch by validation, or those of the first training while a second
         # one trains on all rows.
-        is_trained_twice = self.split.holds_out_for_calibration and self.is_refitted
-        plan = self.trainer.memory(self.split.validation is not None or is_trained_twice)
+        plan = self.trainer.memory(self.split.validation is not None or self.is_trained_twice)
         if self.settings.posterior == GAUSSIAN:
             needs = {**plan.needs, "variances": 2 * plan.needs["weights"]}
             plan = dataclasses.replace(plan, needs=needs)
@@ -363,7 +367,7 @@ class ClassifierRun:
     def finish(self, outcome: Outcome) -> TrainedClassifier:
         """The trained classifier, calibrated on the rows that were held out.
 
-        It is trained again, on all rows, where it `is_refitted`.
+        It is trained again, on all rows, where it `is_trained_twice`.
         """
         if self.start is None:
             outcome.check_trained()
@@ -384,7 +388,7 @@ class ClassifierRun:
         seconds = self.allocation_seconds + outcome.seconds + held_out_seconds
         self.classifier.facts["seconds"] = round(seconds, 3)
         trained = TrainedClassifier(self.classifier, outcome, self.trainer.optimizer_state)
-        if self.split.holds_out_for_calibration and self.is_refitted and outcome.is_whole:
+        if self.is_trained_twice and outcome.is_whole:
             settings = refit_settings(self.settings, self.given, self.classifier)
             return refitted(
                 trained,

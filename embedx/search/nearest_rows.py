@@ -16,7 +16,7 @@ from scipy.sparse import csr_matrix
 
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.select import insert
-from embedx.kernels.simd import ONE, ZERO, padded
+from embedx.kernels.simd import ZERO, padded
 from embedx.kernels.threads import in_parts
 from embedx.labeled.rules import scaled
 
@@ -302,47 +302,3 @@ def likely_rows(index, least, most, workspace):
                     workspace.likely[n] = i
                     n += 1
     return n
-
-
-class RowLabels(NamedTuple):
-    """The labels of each row."""
-
-    offsets: ndarray  # int64 (n_rows + 1,)
-    ids: ndarray  # int32
-
-
-@kernel
-def write_blended(ids, p, near, weight, labels, begin, end, share, has_roots, sums, best, scores):
-    """Write the labels with the highest (1 - share) p + share q, or that of square roots, for the
-    examples begin:end.
-
-    ids, p        int32, float32 (n, m): distinct labels and their p
-    near, weight  int32, float32 (n, rows): the q of a label is the sum of the weights of the rows
-                  `near` that have it
-    sums          float32 (n_labels,): zeros before and after
-    best, scores  int32, float32 (n, k), k <= m: best first; of equal scores those of `ids` first,
-                  then those of nearer rows
-    """
-    for e in range(begin, end):
-        for j in range(near.shape[1]):
-            for at in range(labels.offsets[near[e, j]], labels.offsets[near[e, j] + 1]):
-                sums[labels.ids[at]] += weight[e, j]
-        n = 0
-        for j in range(ids.shape[1]):
-            score = blended_score(p[e, j], sums[ids[e, j]], share, has_roots)
-            n = insert(score, ids[e, j], scores, best, e, n)
-            sums[ids[e, j]] = 0
-        for j in range(near.shape[1]):
-            for at in range(labels.offsets[near[e, j]], labels.offsets[near[e, j] + 1]):
-                if sums[labels.ids[at]] > 0:
-                    score = blended_score(ZERO, sums[labels.ids[at]], share, has_roots)
-                    n = insert(score, labels.ids[at], scores, best, e, n)
-                    sums[labels.ids[at]] = 0
-
-
-@kernel_part
-def blended_score(p, q, share, has_roots):
-    if has_roots:
-        p = np.sqrt(p)
-        q = np.sqrt(q)
-    return (ONE - share) * p + share * q
