@@ -88,7 +88,8 @@ class Run:
         )
         self.folder = Path()  # temporary, while the run lasts
         self.files: dict[str, str] = {}
-        self.warm: set[str] = set()
+        self.warm: set[str] = set()  # contenders whose kernels are compiled
+        self.named_as_missing: set[str] = set()  # peers
 
     @property
     def data(self) -> Path:
@@ -137,9 +138,9 @@ class Run:
         """
         if not is_there and not self.quick:
             raise SystemExit(f"{peer} is not installed: {remedy}, or choose the others by --only")
-        if not is_there and peer not in self.warm:
+        if not is_there and peer not in self.named_as_missing:
             say(f"{peer} is left out; {remedy}")
-            self.warm.add(peer)
+            self.named_as_missing.add(peer)
         return is_there
 
     def measure(self, resume: bool) -> None:

@@ -308,7 +308,7 @@ def measure(run: Run, job: Job) -> Result:
     """The result of a job run in a process of its own. Ends the program if that fails; what was
     measured is kept.
     """
-    if job["kind"] not in ("feed", "block") and not run.warm & {DEFAULT}:
+    if job["kind"] not in ("feed", "block") and DEFAULT not in run.warm:
         say("warming up: kernels are compiled unless they were before")
         run.warm.add(DEFAULT)
         for options in CONTENDERS.values():

@@ -16,13 +16,13 @@ import embedx
 from embedx.classification.estimator import SoftmaxClassifier
 from embedx.classification.settings import ClassifySettings
 from embedx.errors import DivergedError
-from embedx.labeled import digits as drawn
+from embedx.labeled import digits as generated_digits
 from embedx.labeled.data import Labeled
 from embedx.objectives import OBJECTIVES
 from embedx.optimizers import OPTIMIZERS
 from embedx.optimizers.contract import WORDS
 from embedx.runtime.progress import Reporter, Silent
-from embedx.skipgram import run as skipgram
+from embedx.skipgram import run as word_run
 from embedx.skipgram.configuration import configure
 from embedx.tasks.requests import ClassifyRequest, TrainRequest
 from embedx.tasks.run import run_request
@@ -406,7 +406,7 @@ def topics(two_topics):
 
 @pytest.fixture(scope="module")
 def digits():
-    return drawn.digits()[0].rows(np.arange(800))
+    return generated_digits.digits()[0].rows(np.arange(800))
 
 
 def words_at(name, corpus, times, rate=None, **options):
@@ -510,13 +510,13 @@ def test_at_every_learning_rate_a_model_beats_frequencies_or_the_run_diverges(
         return
     assert all(np.isfinite(array).all() for array in model.arrays.values())
     assert len(notes.warnings) >= len(outcome.lowered_rates)
-    has_no_scores = run is words_at and OBJECTIVES[name].traits.calibrated is False
-    assert outcome.diverged is not None or has_no_scores or is_better(model, data)
+    gives_no_probabilities = run is words_at and OBJECTIVES[name].traits.calibrated is False
+    assert outcome.diverged is not None or gives_no_probabilities or is_better(model, data)
 
 
 def test_a_rolled_back_run_has_to_beat_the_unigram_baseline_on_held_out_text(topics, monkeypatch):
     metrics = {"log_likelihood": -5.0, "calibrated": -4.0, "unigram": -3.9}
-    monkeypatch.setattr(skipgram.WordVectorsRun, "heldout_metrics", lambda self: metrics)
+    monkeypatch.setattr(word_run.WordVectorsRun, "heldout_metrics", lambda self: metrics)
     vectors, outcome, _ = words_at("ove", topics, 1e3)
     assert outcome.lowered_rates
     assert vectors.facts["heldout"] == metrics
@@ -538,7 +538,7 @@ def test_a_rolled_back_run_has_to_beat_the_unigram_baseline_on_held_out_text(top
 
 def test_a_single_label_is_no_divergence():
     rng = np.random.default_rng(0)
-    data = drawn.digits()[0].rows(np.arange(50))
+    data = generated_digits.digits()[0].rows(np.arange(50))
     single = Labeled(
         rng.random((50, 4)).astype(np.float32),
         data.labels.__class__.single(np.zeros(50, dtype=np.int64)),
@@ -605,7 +605,7 @@ def test_from_python_the_model_is_there_and_the_error_is_raised(two_topics, spoi
     with pytest.raises(DivergedError):
         words.fit(two_topics)
     assert words.model.facts["epochs"] == pytest.approx(2.5)
-    data = drawn.digits()[0].rows(np.arange(300))
+    data = generated_digits.digits()[0].rows(np.arange(300))
     estimator = SoftmaxClassifier(objective="ove", n_jobs=1)
     with pytest.raises(DivergedError):
         estimator.fit(data.features, data.labels.ids)

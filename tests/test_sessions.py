@@ -114,7 +114,7 @@ def test_the_unit_of_times_can_be_given(tmp_path):
         ([0, 3600, 7200], None),  # no session of two items
     ],
 )
-def test_ambiguous_times_are_refused(tmp_path, times, line):
+def test_times_that_are_ambiguous_or_make_no_session_are_refused(tmp_path, times, line):
     table = tmp_path / "events.csv"
     table.write_text(events(times))
     with pytest.raises(DataError) as error:
