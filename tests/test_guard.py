@@ -22,8 +22,8 @@ from embedx.objectives import OBJECTIVES
 from embedx.optimizers import OPTIMIZERS
 from embedx.optimizers.contract import WORDS
 from embedx.runtime.progress import Reporter, Silent
-from embedx.skipgram import run as word_run
 from embedx.skipgram.configuration import configure
+from embedx.skipgram.run import WordVectorsRun
 from embedx.tasks.requests import ClassifyRequest, TrainRequest
 from embedx.tasks.run import run_request
 from embedx.training import guard, trainer
@@ -516,7 +516,7 @@ def test_at_every_learning_rate_a_model_beats_frequencies_or_the_run_diverges(
 
 def test_a_rolled_back_run_has_to_beat_the_unigram_baseline_on_held_out_text(topics, monkeypatch):
     metrics = {"log_likelihood": -5.0, "calibrated": -4.0, "unigram": -3.9}
-    monkeypatch.setattr(word_run.WordVectorsRun, "heldout_metrics", lambda self: metrics)
+    monkeypatch.setattr(WordVectorsRun, "heldout_metrics", lambda self: metrics)
     vectors, outcome, _ = words_at("ove", topics, 1e3)
     assert outcome.lowered_rates
     assert vectors.facts["heldout"] == metrics
