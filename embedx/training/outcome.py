@@ -15,7 +15,8 @@ class Outcome:
     epochs             a fraction if the run ended early
     final_loss         over the last part of the curve, a twentieth of the run, that has pairs
     interrupted_by     the KeyboardInterrupt that ended the run early
-    state              live: take a snapshot before the tables change
+    state              live: take a snapshot before the tables change. Of label trees it is empty of
+                       weights once the classifier has them (`LabelwiseTraining.release`)
     highest_loss       over the worst twentieth
     lowered_rates      the learning rate after each rollback
     diverged           the error that ended the run early, at its last good state
