@@ -22,6 +22,8 @@ OBEYED = ("Cc", "Cf", "Cs", "Zl", "Zp")
 # other.
 SIMILAR_STEMS = 0.75
 QUERY_SEPARATOR = re.compile("[&;]")
+# Escape sequences by which other programs, such as numba, colour their messages.
+COLOUR = re.compile(r"\x1b\[[\d;]*m")
 JOINERS = "\u200c\u200d"  # format characters within words and emoji
 
 
@@ -176,9 +178,10 @@ def _after_semicolon(remedy: Text) -> Text:
 
 
 def one_line(message: str) -> str:
-    """The message with its middle removed if it is long, and without characters that break lines or
-    control a terminal.
+    """The message with its middle removed if it is long, and without colours and characters that
+    break lines or control a terminal.
     """
+    message = COLOUR.sub("", message)
     if len(message) > MAX_CHARACTERS:
         half = MAX_CHARACTERS // 2
         message = f"{message[:half]} ... {message[-half:]}"

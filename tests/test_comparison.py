@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import embedx
-from embedx.comparison import compare as comparison, runs, tables, tuning
+from embedx.comparison import compare as comparison, ranking as ranking_of, runs, tables, tuning
 from embedx.comparison.data import listed
 from embedx.comparison.labels import LabelledData, looks_labelled
 from embedx.comparison.records import FILE, Records
@@ -25,7 +25,7 @@ from embedx.tasks.requests import request_of_json
 from tests.support import forked
 from tests.support.commands import invoke, words_of
 from tests.support.comparison_records import ranked, run
-from tests.support.notes import lines_with
+from tests.support.notes import Notes, lines_with
 from tests.support.refusals import refused, refused_data
 from tests.support.report_models import Page
 
@@ -50,6 +50,7 @@ def test_the_best_is_reported_with_its_lead_and_what_a_faster_one_costs():
         "ar is best in log-likelihood, -8.210, 0.300 ± 0.014 above ns, the next.",
         "ns goes through 3.0 times as many words per second as ar, and is 0.300 below ar.",
         "In word similarity ns is best (0.400).",
+        *ranking_of.about_few_seeds(n_objectives=2, n_seeds=2),
     ]
     assert ranking.first.pace == 1050
 
@@ -73,6 +74,7 @@ def test_objectives_tied_for_the_first_rank_are_reported_with_the_fastest():
             "In word similarity ar and ns share the first rank (0.400): no difference between them"
             " is significant."
         ),
+        *ranking_of.about_few_seeds(n_objectives=2, n_seeds=2),
     ]
     assert [line.standings["log_likelihood"].rank for line in ranking.lines] == [1, 1]
 
@@ -80,7 +82,7 @@ def test_objectives_tied_for_the_first_rank_are_reported_with_the_fastest():
 def test_a_model_that_learned_nothing_and_a_single_seed_are_reported():
     ranking = ranked(run("ns", 1, -8.5), run("ove", 1, -9.5))
     assert lines_with(ranking.advice, "ove ", "unigram baseline (-9.000)")
-    assert "three seeds" in ranking.advice[-1]
+    assert "`--seeds 5 --resume`" in ranking.advice[-1]
     assert ranking.advice[0].startswith("ns has the highest log-likelihood, -8.500")
     assert ranking.best("log_likelihood") is None
 
@@ -94,10 +96,21 @@ def test_no_objective_is_best_if_scores_differ_less_than_between_seeds():
     )
     assert ranking.best("log_likelihood").objective == "ove"
     assert ranking.best("similarity") is None
-    assert ranking.advice[-1] == (
+    assert ranking.advice[-2] == (
         "In word similarity ns and ove share the first rank (0.199 to 0.143): no difference"
         " between them is significant."
     )
+
+
+def test_two_seeds_come_with_what_they_cannot_show():
+    """Student's t for 2 and 8 degrees of freedom: 4.303 and 2.306."""
+    (sentence,) = ranking_of.about_few_seeds(n_objectives=2, n_seeds=2)
+    assert f"{4.303 * math.sqrt(2 / 2):.1f} standard deviations" in sentence
+    assert f"would show {2.306 * math.sqrt(2 / 5):.1f}" in sentence
+    assert sentence.endswith("add 3 by `--seeds 5 --resume`.")
+    assert ranking_of.about_few_seeds(n_objectives=2, n_seeds=3) == []
+    two, three = ([run("ns", s, -8.5), run("ar", s, -8.2)] for s in (1, 2))
+    assert ranked(*two, *three).advice[-1] == sentence
 
 
 def test_likelihoods_of_other_heldout_pairs_are_not_ranked_by():
@@ -388,6 +401,31 @@ def test_a_run_ends_with_the_comparison(tmp_path, monkeypatch):
     assert started[0].returncode == -9
 
 
+NUMBA_MESSAGE = """Traceback (most recent call last):
+  File "f.py", line 5, in <module>
+    f(1.0)
+numba.core.errors.TypingError: \x1b[1mFailed in nopython mode pipeline\x1b[0m
+\x1b[1m\x1b[1mNo implementation of function\x1b[0m
+During: typing of intrinsic-call at f.py (4)
+
+File "f.py", line 4:
+    \x1b[1m^\x1b[0m
+"""
+
+
+@pytest.mark.parametrize(
+    ("complaints", "expected"),
+    [
+        (NUMBA_MESSAGE, "numba.core.errors.TypingError: Failed in nopython mode pipeline"),
+        ("reading\nembedx: \x1b[31mnot finite\x1b[0m\n", "not finite"),
+        ("Traceback (most recent call last):\n", ""),
+        ("", ""),
+    ],
+)
+def test_the_reason_of_a_failed_run_is_its_exception_without_colours(complaints, expected):
+    assert runs.reason(complaints) == expected
+
+
 def test_labelled_data_by_the_command_line(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(runs, "watched", forked.watched)
@@ -635,10 +673,15 @@ def test_text_is_tuned_on_spans_that_are_not_scored(two_topics, tmp_path, monkey
     lines = [json.loads(line) for line in (folder / FILE).read_text().splitlines()]
     trials = [line for line in lines if "trial" in line]
     record = next(line for line in lines if "result" in line)
+    full_trials = [trial for trial in trials if trial["full"]]
+    trials = [trial for trial in trials if not trial["full"]]
     assert 3 <= len(trials) <= MAX_TRIALS
     assert trials[0]["trial"] == {}
     assert {"learning_rate", "negatives"} <= trials[0]["used"].keys()
     best = max(trials, key=lambda trial: trial["score"])
+    if best["trial"]:
+        assert [trial["trial"] for trial in full_trials] == [best["trial"], {}]
+        best = max(reversed(full_trials), key=lambda trial: trial["score"])
     assert record.get("tuned", {}) == best["trial"] == outcome.ranking.lines[0].tuned
     n_spans = len(set(data.held_out.spans.tolist()))
     assert len(record["result"]["scores"]["log_likelihood"]["sizes"]) <= n_spans // 2
@@ -647,6 +690,36 @@ def test_text_is_tuned_on_spans_that_are_not_scored(two_topics, tmp_path, monkey
     again = comparison.compare(data, ["ns"], settings, folder, resume=True)
     assert again.ranking.lines[0].tuned == outcome.ranking.lines[0].tuned
     assert [json.loads(line) for line in (folder / FILE).read_text().splitlines()] == lines
+
+
+@pytest.mark.parametrize(
+    ("score_of_higher_rate", "expected"), [(0.7, {}), (0.9, {"learning_rate": 3.0})]
+)
+def test_what_short_trials_choose_is_kept_if_it_is_better_at_full_length(
+    two_topics, tmp_path, monkeypatch, score_of_higher_rate, expected
+):
+    """In trials of 2 of 8 epochs the rate 3 is best; over 8 the defaults score 0.8."""
+
+    def trial(runner, name, options, limit):
+        rate = options.get("learning_rate", 1.0)
+        full_length = {1.0: 0.8, 3.0: score_of_higher_rate}
+        score = full_length[rate] if limit == {"epochs": 8} else 0.2 + 0.1 * (rate == 3.0)
+        return {"used": {"learning_rate": rate}, "score": score}
+
+    def outcome(runner, name, seed, options):
+        ran.append(options)
+        return run(name, seed, -2.0) | {"tuned": options}
+
+    ran = []
+    monkeypatch.setattr(runs.Runner, "run_trial", trial)
+    monkeypatch.setattr(runs.Runner, "run", outcome)
+    data, settings = small_text(two_topics, tmp_path, epochs=8, tune=0.25, seeds=1)
+    progress = Notes()
+    comparison.compare(data, ["ns"], settings, tmp_path / "out", progress=progress)
+    assert ran == [expected]
+    chosen = "--learning-rate 3" if expected else "its defaults"
+    assert lines_with(progress.notes, "ns: best with", chosen)
+    assert lines_with(progress.notes, "trial at full length of ns", f"{score_of_higher_rate:.4f}")
 
 
 def test_what_was_tuned_is_in_the_table_and_the_numbers():

@@ -361,7 +361,10 @@ def _circumstances(
         circumstances["command"] = shell.command_line(command)
     if settings.tune:
         trial = " ".join(as_arguments(settings.limit_of_trial))
-        circumstances["tuning"] = f"{trial} for each trial, scored on validation data"
+        circumstances["tuning"] = (
+            f"{trial} for each trial, scored on validation data; the best settings were then"
+            " compared with the defaults at full length"
+        )
     return circumstances
 
 

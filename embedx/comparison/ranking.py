@@ -29,6 +29,9 @@ SECOND_MEASURE = {"examples": "p@1"}
 SECOND_MEASURE_OF_VECTORS = "similarity"
 # Minimum ratio of speeds for a sentence about a faster objective.
 MIN_RATIO_OF_PACES = 1.2
+# With fewer seeds a sentence says what they cannot show.
+FEW_SEEDS = 3
+MORE_SEEDS = 5
 
 
 @dataclass(frozen=True)
@@ -275,13 +278,38 @@ def advice(ranking: Ranking) -> list[str]:
             if value_of(line, by) <= ranking.unigram
         ]
 
-    has_one_seed = all(len(line.seeds) == 1 for line in ranking.lines)
-    if has_one_seed and len(ranking.lines) > 1:
-        sentences.append(
-            "Each was trained with one seed: errors and ranks leave out the variance over seeds;"
-            " three seeds measure it."
-        )
+    if len(ranked_lines) > 1:
+        n_seeds = max(len(line.seeds) for line in ranked_lines)
+        sentences += about_few_seeds(len(ranked_lines), n_seeds)
     return sentences
+
+
+def about_few_seeds(n_objectives: int, n_seeds: int) -> list[str]:
+    """What so few seeds cannot show, and how to add more; nothing from FEW_SEEDS on."""
+    if n_seeds >= FEW_SEEDS:
+        return []
+    more = f"add {MORE_SEEDS - n_seeds} by `--seeds {MORE_SEEDS} --resume`."
+    if n_seeds == 1:
+        return [
+            "Each was trained with one seed: errors and ranks leave out the variance over seeds, so"
+            f" that another seed may rank them otherwise; {more}"
+        ]
+    shown = smallest_difference(n_objectives, n_seeds)
+    shown_by_more = smallest_difference(n_objectives, MORE_SEEDS)
+    return [
+        f"Each was trained with {n_seeds} seeds, which show only differences of more than"
+        f" {shown:.1f} standard deviations between runs; {MORE_SEEDS} seeds would show"
+        f" {shown_by_more:.1f}: {more}"
+    ]
+
+
+def smallest_difference(n_objectives: int, n_seeds: int) -> float:
+    """The smallest significant difference of two objectives, in standard deviations over seeds,
+    which are pooled over all objectives; at the first step of Holm's correction for all pairs.
+    """
+    error = statistics.Error(math.sqrt(2 / n_seeds), n_objectives * (n_seeds - 1))
+    level = statistics.LEVEL / math.comb(n_objectives, 2)
+    return statistics.Estimate(0.0, (error,)).half_width(level)
 
 
 def about_leaders(ranking: Ranking, ranked_lines: Sequence[Line], leaders: Sequence[Line]) -> str:

@@ -2,8 +2,8 @@
 run.
 
     {"comparison": what the results depend on: data, time, threads, options, machine, version}
-    {"objective": ..., "trial": options, "ended": when, "score": ..., ...}  a trial of --tune; the
-        score may be null
+    {"objective": ..., "trial": options, "full": ..., "ended": when, "score": ..., ...}  a trial of
+        --tune, full where it was as long as a run; the score may be null
     {"objective": ..., "seed": ..., "ended": when, "result": {...}}         a run that finished
     {"objective": ..., "seed": ..., "ended": when, "diverged": why}         one that diverged
     {"objective": ..., "seed": ..., "ended": when, "failed": why}           one that ended

@@ -29,6 +29,7 @@ from embedx.tasks.requests import RunRequest
 CHOSEN_WITHOUT_RATE = ("optimizer", "block_size")
 SECONDS_BETWEEN_MEASUREMENTS = 0.05
 MAX_CHARACTERS_OF_MESSAGE = 300
+TRACEBACK = "Traceback (most recent call last):"
 MAX_POINTS_OF_CURVE = 60
 
 
@@ -73,11 +74,13 @@ class Runner:
             outcome["tuned"] = dict(options)
         return outcome
 
-    def run_trial(self, objective: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    def run_trial(
+        self, objective: str, options: Mapping[str, Any], limit: Record
+    ) -> dict[str, Any]:
         """The outcome of a trial: {"used": settings, "score": of the validation data}; a score of
         None where it failed.
         """
-        request = self.request(objective, 1, options, self.settings.limit_of_trial)
+        request = self.request(objective, 1, options, limit)
         failed: dict[str, Any] = {"used": {}, "score": None}
         return failed | run_in_process(request, self.folder, self._result_of_trial)
 
@@ -169,12 +172,12 @@ def failure(ended: Ended) -> dict[str, Any]:
     `refused` is true where it would fail with any seed.
     """
     if ended.code == DivergedError.exit_code:
-        return {"diverged": last_line(ended.complaints)}
+        return {"diverged": reason(ended.complaints)}
     if ended.code < 0:
         why = ", as by the system when memory is short" if ended.code == -signal.SIGKILL else ""
         return {"failed": f"killed by signal {-ended.code}{why}"}
     return {
-        "failed": last_line(ended.complaints) or f"ended with status {ended.code}",
+        "failed": reason(ended.complaints) or f"ended with status {ended.code}",
         "refused": ended.code == EmbedxError.exit_code,
     }
 
@@ -224,12 +227,16 @@ def resident_peak(pid: int) -> int | None:
     return None
 
 
-def last_line(complaints: str) -> str:
-    """The last line that a process wrote, without the name of the program."""
-    lines = [line.strip() for line in complaints.splitlines() if line.strip()]
-    if not lines:
-        return ""
-    message = lines[-1].removeprefix("embedx: ")
+def reason(complaints: str) -> str:
+    """Why a process failed: the last line that it wrote, without the name of the program, or the
+    exception of the last traceback, whose message may have several lines.
+    """
+    _, has_traceback, after = complaints.rpartition(TRACEBACK)
+    lines = [line for line in after.splitlines() if line.strip()]
+    if has_traceback:
+        is_of_calls = [line.startswith(" ") for line in lines]
+        lines = lines[is_of_calls.index(False) :][:1] if False in is_of_calls else []
+    message = lines[-1].strip().removeprefix("embedx: ") if lines else ""
     return one_line(message)[:MAX_CHARACTERS_OF_MESSAGE]
 
 

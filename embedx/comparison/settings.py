@@ -60,7 +60,8 @@ class CompareSettings(Settings):
         None,
         "fraction of each objective's time, such as 30%, spent on tuning its learning rate and"
         " number of negatives on validation data; with --epochs, the fraction of the epochs of each"
-        " trial",
+        " trial. The best settings are kept if two more runs, of full length, show them better than"
+        " the defaults",
         above=0.0,
         at_most=0.9,
         parse=fraction,
@@ -105,17 +106,20 @@ class CompareSettings(Settings):
         """
         n_runs = n_objectives * self.seeds
         runs = f"{n_objectives} objectives × {self.seeds} seeds"
+        full_runs = f"at most {2 * n_objectives} more runs that check what was tuned"
         if self.epochs is not None:
-            tuning = f", and at most {n_objectives * MAX_TRIALS} trials" if self.tune else ""
+            tuning = ""
+            if self.tune:
+                tuning = f", and at most {n_objectives * MAX_TRIALS} trials and {full_runs}"
             return (
                 f"{runs} × {self.epochs} epochs = {n_runs * self.epochs} epochs of training{tuning}"
             )
         budget = self.time_budget or BUDGET
         total = n_runs * budget / 60
-        return (
-            f"{runs} × {budget:g} s = {total:.3g} minutes of training; reading and scoring come"
-            " on top"
-        )
+        on_top = "reading and scoring come on top"
+        if self.tune:
+            on_top = f"reading, scoring and {full_runs} come on top"
+        return f"{runs} × {budget:g} s = {total:.3g} minutes of training; {on_top}"
 
     @property
     def budget(self) -> float:

@@ -3,7 +3,8 @@ runs that are compared, by the score on validation data, which the comparison do
 
 From the objective's defaults, the learning rate is multiplied and divided by STEP, and once more in
 the direction that scored better; then the number of negatives is multiplied, if the objective has
-them.
+them. Short trials favour high rates, which train faster and end worse; so the best options and the
+defaults are both trained at full length, and the better are kept.
 """
 
 import math
@@ -47,16 +48,32 @@ class Tuning:
         has_negatives = "negatives" in settings_of(objectives.find(objective).Settings)
         best = search(lambda options: self._trial(name, options), has_negatives)
         options: Record = best["trial"]
-        return options
+        settings = self.runner.settings
+        is_checked = settings.limit_of_trial != settings.limit
+        if not options or not is_checked or self._is_better_at_full_length(name, options):
+            return options
+        return {}
 
-    def _trial(self, name: str, options: Record) -> Run:
-        """The record of a trial; runs it if it is not recorded."""
-        trial = self.records.find(objective=name, trial=options)
+    def _is_better_at_full_length(self, name: str, options: Record) -> bool:
+        """Whether options score better than the defaults in trials as long as a run."""
+        tuned = self._trial(name, options, is_full=True)
+        default = self._trial(name, {}, is_full=True)
+        return rank(tuned) > rank(default)
+
+    def _trial(self, name: str, options: Record, *, is_full: bool = False) -> Run:
+        """The record of a trial; runs it if it is not recorded.
+
+        is_full  whether it is as long as a run of the comparison
+        """
+        key = {"objective": name, "trial": options, "full": is_full}
+        trial = self.records.find(**key)
         if trial is None:
-            outcome = self.runner.run_trial(name, options)
-            trial = self.records.add(outcome, objective=name, trial=options)
+            settings = self.runner.settings
+            limit = settings.limit if is_full else settings.limit_of_trial
+            trial = self.records.add(self.runner.run_trial(name, options, limit), **key)
+            length = "trial at full length" if is_full else "trial"
             words = settings_in_words(options)
-            self.progress.note(f"trial of {name}, ", words, f": {outcome_in_words(trial)}")
+            self.progress.note(f"{length} of {name}, ", words, f": {outcome_in_words(trial)}")
         return trial
 
 

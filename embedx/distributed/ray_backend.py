@@ -10,7 +10,6 @@ import contextlib
 import importlib
 import itertools
 import queue
-import re
 import threading
 import time
 from collections.abc import Iterable, Iterator
@@ -21,7 +20,7 @@ from embedx.distributed import packages
 from embedx.distributed.answers import LostWorkerError, check_started
 from embedx.distributed.connection import HEAD, SECONDS_BETWEEN_HEAD_CHECKS, ClusterSize, ray
 from embedx.distributed.worker import Worker, WorkerPlan
-from embedx.errors import EmbedxError, LostClusterError, SettingError, one_line
+from embedx.errors import COLOUR, EmbedxError, LostClusterError, SettingError, one_line
 from embedx.runtime.progress import Progress
 from embedx.storage.description import installed_version
 
@@ -33,7 +32,6 @@ SECONDS_BETWEEN_CHECKS = 0.2
 MAX_LOST_IN_A_ROW = 5
 CHECK_MEMORY = "check the memory of the machines"
 MAX_LETTERS_OF_REASON = 200
-COLOUR = re.compile(r"\x1b\[[\d;]*m")
 
 
 def result_of(reference: Any, timeout: float | None = None) -> Any:
