@@ -206,10 +206,10 @@ def evaluate(
     Of word vectors a `Report` on the packaged test sets, which prints as a table and has `scores`,
     `as_dict()` and `tsv()`:
 
-    pairs, analogies              files of test sets instead of the packaged ones
-    protocol, method, candidates  how analogies are answered
-    which                         "input", "output" or "sum": the vectors
-    oov, seed, trust_pickle       as the options of `embedx eval`
+    pairs, analogies                  files of test sets instead of the packaged ones
+    protocol, method, restrict_vocab  how analogies are answered
+    vectors                           "input", "output" or "sum"
+    oov, seed, trust_pickle           as the options of `embedx eval`
 
     Of a classifier a `LabelReport`, a dict of its metrics on the rows X with the labels y, or on
     the data in the file `test`:
@@ -234,7 +234,7 @@ def evaluate(
         _check_none(for_labels, "is for classifiers, and the model has word vectors")
         with python_progress(verbose) as progress:
             first, *others = (_vectors_of(side) for side in models)
-            return words.evaluated(first, others, progress=progress, **tests)
+            return words.evaluate_model(first, others, progress=progress, **tests)
     _check_none(tests, "is for word vectors, and the model is a classifier")
     classifiers = [_classifier_of(side) for side in models]
     table = TableSettings(label_column=label_column)

@@ -312,7 +312,7 @@ def scores_of(run: Run, vectors: WordVectors) -> dict[str, float]:
     folder = None
     if run.has_data:
         folder = str(run.data)
-    answers = words.score(vectors, word_tests.tests(folder))
+    answers = words.score_items(vectors, word_tests.tests(folder))
     scores = {answer.test.name: answer.score for answer in answers}
     return {name: scores[name] for name in REPORTED if name in scores}
 

@@ -139,7 +139,7 @@ def train_in_turn(job: Job, files: dict[str, str]) -> Result:
             seconds += worker_seconds
             exchanged_bytes += n_bytes(remote) + n_bytes(local)
         vectors = task.model(None)
-        answers = words.score(vectors, word_tests.tests(files.get("data")))
+        answers = words.score_items(vectors, word_tests.tests(files.get("data")))
         return {
             "heldout": task.heldout_metrics(),
             "loss": tally.mean_loss,
@@ -214,7 +214,7 @@ def run_command(job: Job, files: dict[str, str]) -> Result:
         completed = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
         facts = json.loads(completed.stdout)
         vectors = load(str(Path(scratch, "model")))
-        answers = words.score(vectors, word_tests.tests(files.get("data")))
+        answers = words.score_items(vectors, word_tests.tests(files.get("data")))
     kept = {
         name: facts[name] for name in ("seconds", "words_trained", "words_per_second", "heldout")
     }

@@ -258,7 +258,7 @@ def trained(run: Run, objective: str, options: Job, text: str) -> Result:
     if "heldout" in facts:
         vectors = load(model)
         result["heldout"] = facts["heldout"] | by_group(likelihood(run, vectors, text))
-        answers = words.score(vectors, test_sets(run))
+        answers = words.score_items(vectors, test_sets(run))
         result["scores"] = {answer.test.name: answer.score for answer in answers}
         lengths = np.linalg.norm(vectors.vectors, axis=1)
         result["longest_in_medians"] = float(lengths.max() / np.median(lengths))

@@ -66,7 +66,7 @@ def judged(vectors: Any, rest: Path) -> dict[str, float]:
 
 
 def similarity(vectors: Any) -> dict[str, float]:
-    return {answers.test.name: float(answers.score) for answers in words.score(vectors)}
+    return {answers.test.name: float(answers.score) for answers in words.score_items(vectors)}
 
 
 def measure_collapsed(

@@ -281,7 +281,7 @@ def scores(vectors: Any, files: Files) -> dict[str, Any]:
     from embedx.evaluation import word_sets, words
     from eval import word_tests
 
-    answers = words.score(vectors, word_tests.tests(files.get("data")))
+    answers = words.score_items(vectors, word_tests.tests(files.get("data")))
     on_default_tests = answers[: len(word_sets.default_tests())]
     return {
         "scores": {answer.test.name: answer.score for answer in on_default_tests},

@@ -120,7 +120,7 @@ def score_pairs(job: Job, files: dict[str, str]) -> Result:
         vectors = vectors_of(job, files, Path(scratch))
         tests = word_tests.tests(files.get("data"))
         pairs = [test for test in tests if isinstance(test, word_sets.SimilarityPairs)]
-        answers = words.score(vectors, pairs, oov=True)
+        answers = words.score_items(vectors, pairs, oov=True)
     counts = collections.Counter(Path(files["lines"]).read_text().upper().split())
     by_group = grouped(answers, counts, job["min_count"], with_unseen=bool(job["ngrams"]))
     groups = {name: word_tests.pooled(chosen) for name, chosen in by_group.items()}

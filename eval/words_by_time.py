@@ -49,7 +49,7 @@ def train(job: Job, files: dict[str, str]) -> Result:
         run = WordVectorsRun.prepared(encoded, config, SILENT)
         run.wrap = stopwatch.wrap
         vectors = life.train_model(run, None).vectors
-    answers = words.score(vectors, word_tests.tests(files.get("data")))
+    answers = words.score_items(vectors, word_tests.tests(files.get("data")))
     scores = {answer.test.name: answer.score for answer in answers}
     return {
         "seconds": stopwatch.seconds,

@@ -96,7 +96,7 @@ def test_info_describes_a_model_and_queries_are_read_from_standard_input(trained
         "-",
         "-k",
         3,
-        "--restrict",
+        "--restrict-vocab",
         8,
         "--exclude",
         model.words[0],

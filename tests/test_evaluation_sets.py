@@ -105,8 +105,8 @@ def test_output_and_summed_vectors_are_scored(tmp_path):
         ("output", output),
         ("sum", vectors.vectors + output),
     ):
-        report = words.evaluate([folder], (), WordTests([tmp_path / "pairs"]), which=which)
-        [expected] = words.score(
+        report = words.evaluate([folder], (), WordTests([tmp_path / "pairs"]), vectors=which)
+        [expected] = words.score_items(
             WordVectors(vectors.words, {"input": table}), [word_sets.read_pairs(tmp_path / "pairs")]
         )
         assert (report.scores[0].score, report.as_dict()["vectors"]) == (expected.score, which)
@@ -193,7 +193,7 @@ def test_two_configurations_with_several_seeds(two_sides):
     several = words.evaluate(good, (), tests)
     assert several.sides == list("ABC")[: len(good)]
     heading, row = several.table().splitlines()[len(good) + 1 :]
-    assert heading.split() == ["set", "measure", *several.sides, "items", "OOV", "candidates"]
+    assert heading.split() == ["set", "measure", *several.sides, "items", "OOV", "restrict_vocab"]
     for score in several.scores:
         assert f"{score.score:.3f} (" in row
     with refused("against", value=str(two_sides / "worse.*")):

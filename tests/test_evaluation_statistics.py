@@ -11,7 +11,7 @@ from scipy import stats
 
 from embedx.evaluation import statistics
 from embedx.evaluation.statistics import Error, Estimate, Score
-from embedx.evaluation.word_sets import Analogies, Answers
+from embedx.evaluation.word_sets import Analogies, ItemScores
 from tests.support.comparison_records import scores
 
 
@@ -308,7 +308,7 @@ def test_the_interval_of_analogies_covers_though_they_share_pairs(second_from, t
             + noise * rng.normal(size=len(test))
         )
         right = (ease > threshold).astype(float)
-        score = Answers(test, right).scored()
+        score = ItemScores(test, right).scored()
         missed += Estimate(score.value - true, (score.item_error(),)).sign() != 0
         alone = statistics.grouped(right, np.arange(len(test)))
         missed_alone += Estimate(alone.value - true, (alone.item_error(),)).sign() != 0

@@ -92,7 +92,7 @@ def some_questions(tmp_path, n=400, seed=0):
 def test_pairs_are_scored_as_gensim_scores_the_file(name):
     vectors = toy()
     _, spearman, oov = as_gensim(vectors).evaluate_word_pairs(datapath(name))
-    [answers] = words.score(vectors, [word_sets.read_pairs(Path(datapath(name)))])
+    [answers] = words.score_items(vectors, [word_sets.read_pairs(Path(datapath(name)))])
     used = answers.used
     # vectors may be tied but for rounding
     assert answers.score == pytest.approx(spearman[0], abs=1e-3)
@@ -131,19 +131,21 @@ def test_every_packaged_set_has_gensims_score_to_all_digits(tmp_path, cased):
 # gensim divides by the norm of the zero vector
 @pytest.mark.filterwarnings("ignore:(invalid value|divide by zero)")
 @pytest.mark.parametrize(
-    ("cased", "candidates"), [(True, 40), (False, 700), (True, 700), (True, 30_000)]
+    ("cased", "restrict_vocab"), [(True, 40), (False, 700), (True, 700), (True, 30_000)]
 )
-def test_analogies_are_answered_exactly_as_gensim_does(tmp_path, cased, candidates, monkeypatch):
+def test_analogies_are_answered_exactly_as_gensim_does(
+    tmp_path, cased, restrict_vocab, monkeypatch
+):
     monkeypatch.setattr(analogies, "BLOCK_FLOATS", 20_000)  # several blocks
     monkeypatch.setattr(analogies, "SCORE_FLOATS", 1_000)
     file = some_questions(tmp_path)
     vectors = toy(cased=cased, share=1.0)
     score, sections = as_gensim(vectors).evaluate_word_analogies(
-        str(file), restrict_vocab=candidates
+        str(file), restrict_vocab=restrict_vocab
     )
-    test = word_sets.read_analogies(file, candidates=candidates)
-    [answers] = words.score(vectors, [test])
-    if candidates == 40:
+    test = word_sets.read_analogies(file, restrict_vocab=restrict_vocab)
+    [answers] = words.score_items(vectors, [test])
+    if restrict_vocab == 40:
         assert not answers.used.any()
         return
     assert answers.score == score
@@ -169,7 +171,7 @@ def test_3cosmul_is_that_of_the_paper(tmp_path, monkeypatch):
     whole = toy(cased=True, share=0.9)
     vectors = WordVectors(whole.words[200:1500], {"input": whole.vectors[200:1500]})
     [test] = WordTests(analogies=some_questions(tmp_path, 600), method="3cosmul").read()
-    [answers] = words.score(vectors, [test])
+    [answers] = words.score_items(vectors, [test])
     assert test.name == "questions (3cosmul)"
     checked = np.flatnonzero(answers.used)[:40]
     assert len(checked) == 40
@@ -180,14 +182,14 @@ def test_3cosmul_is_that_of_the_paper(tmp_path, monkeypatch):
         )
 
 
-def test_the_protocol_of_gensim_has_its_number_of_candidates(tmp_path):
+def test_the_protocol_of_gensim_has_its_restrict_vocab(tmp_path):
     for options, n in (
         ({}, 30_000),
         ({"protocol": "gensim"}, 300_000),
-        ({"protocol": "gensim", "candidates": 9}, 9),
+        ({"protocol": "gensim", "restrict_vocab": 9}, 9),
     ):
         [test] = WordTests(analogies=some_questions(tmp_path, 5), **options).read()
-        assert test.candidates == n
+        assert test.restrict_vocab == n
 
 
 def test_memory_does_not_grow_with_questions_and_words(monkeypatch):
@@ -234,7 +236,7 @@ def test_variants_of_a_question_word_and_zero_vectors_are_no_answers(tmp_path):
         file.write_text(": s\n" + f"{words_asked}\n" * 4)
         vectors = WordVectors(vocabulary, {"input": table})
         score, _ = as_gensim(vectors).evaluate_word_analogies(str(file))
-        [answers] = words.score(vectors, [word_sets.read_analogies(file)])
+        [answers] = words.score_items(vectors, [word_sets.read_analogies(file)])
         assert answers.values[0] == 1
         assert answers.score == 1
         assert score == (spellings < 5)
@@ -247,7 +249,7 @@ def test_the_most_frequent_spelling_counts(tmp_path):
     vectors.vectors[0] = vectors.vectors[1]
     file = tmp_path / "pairs.tsv"
     file.write_text("turkey\tbird\t9\nturkey\tgoose\t1\nduck\tgoose\t5\n")
-    [answers] = words.score(vectors, [word_sets.read_pairs(file)])
+    [answers] = words.score_items(vectors, [word_sets.read_pairs(file)])
     np.testing.assert_allclose(answers.values, [1, 0, 0])
 
 
@@ -266,7 +268,7 @@ def test_a_report_reports_the_protocol(tmp_path):
         assert (
             score_of_test["interval"][0] <= score_of_test["score"] <= score_of_test["interval"][1]
         )
-    assert [score["candidates"] for score in as_dict["scores"]] == [
+    assert [score["restrict_vocab"] for score in as_dict["scores"]] == [
         300_000,
         300_000,
         30_000,
@@ -405,7 +407,7 @@ def random_answers(tests, seed, quality=1.0, missing=0.2):
     for test in tests:
         values = quality * test.gold / 9 + rng.normal(size=len(test))
         answers.append(
-            word_sets.Answers(test, np.where(rng.random(len(test)) < missing, np.nan, values))
+            word_sets.ItemScores(test, np.where(rng.random(len(test)) < missing, np.nan, values))
         )
     return answers
 
@@ -463,12 +465,12 @@ def test_a_set_that_is_a_part_of_another_does_not_count():
 def test_a_test_set_without_known_words_does_not_affect_the_others():
     tests = some_sets("abc", (40, 50, 30))
     answers = random_answers(tests, 5)
-    nothing = word_sets.Answers(tests[1], np.full(50, np.nan))
+    nothing = word_sets.ItemScores(tests[1], np.full(50, np.nan))
     together = words.pooled([answers[0], nothing, answers[2]])
     rest = words.pooled([answers[0], answers[2]])
     assert together.score == pytest.approx(rest.score)
     assert words.paired_difference([together], [together]).shared == np.count_nonzero(rest.used)
-    empty = words.pooled([word_sets.Answers(test, np.full(len(test), np.nan)) for test in tests])
+    empty = words.pooled([word_sets.ItemScores(test, np.full(len(test), np.nan)) for test in tests])
     assert math.isnan(empty.score)
     assert all(map(math.isnan, words.summary("model", empty, 0).interval))
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from embedx.classification.prediction_analysis import PredictionAnalysis, Predictions
-from embedx.evaluation import answers
+from embedx.evaluation import error_analysis
 from embedx.labeled.data import Labels
 from embedx.report import (
     confusion,
@@ -32,9 +32,9 @@ def test_labels_by_frequency(seed):
     top, rows, counts = drawn_answers(seed)
     groups = {
         group.name: group
-        for group in answers.by_frequency(top, Labels.of_rows(rows), counts, ks=(1, 3))
+        for group in error_analysis.by_frequency(top, Labels.of_rows(rows), counts, ks=(1, 3))
     }
-    for k, name in enumerate(answers.names_of_bins()):
+    for k, name in enumerate(error_analysis.names_of_bins()):
         counts_of_bin = [n for label, n in enumerate(counts) if naive_bin(label, counts) == k]
         pairs = [
             (best, label)
@@ -69,8 +69,8 @@ def test_labels_by_frequency(seed):
 
 def test_bins_tell_labels_of_one_training_row_from_those_of_a_few():
     counts = np.array([0, 1, 2, 5, 6, 20, 21, 100, 101, 1_000, 1_001, 10_000, 10_001])
-    names = answers.names_of_bins()
-    assert [names[place] for place in answers.bin_of_labels(counts)] == [
+    names = error_analysis.names_of_bins()
+    assert [names[place] for place in error_analysis.bin_of_labels(counts)] == [
         "not in training",
         "1",
         *["2 to 5"] * 2,
@@ -86,19 +86,21 @@ def test_bins_tell_labels_of_one_training_row_from_those_of_a_few():
 def test_coverage_and_accuracy_at_thresholds():
     probability = np.array([0.97, 0.4, 0.9, 0.9, 0.75])
     is_right = np.array([True, False, True, False, True])
-    accepted = answers.accepted(probability, is_right)
+    accepted = error_analysis.accepted(probability, is_right)
     rows = {row.threshold: (row.coverage, row.accuracy) for row in accepted}
     assert rows[0.0] == (1.0, 0.6)
     assert rows[0.7] == (0.8, 0.75)
     assert rows[0.9] == (0.6, pytest.approx(2 / 3))
     assert rows[0.95] == (0.2, 1.0)
     assert rows[0.99] == (0, pytest.approx(np.nan, nan_ok=True))
-    threshold, coverage, accuracy = answers.coverage_curve(probability, is_right)
+    threshold, coverage, accuracy = error_analysis.coverage_curve(probability, is_right)
     assert threshold.tolist() == [0.97, 0.9, 0.75, 0.4]
     # Rows of equal probability are accepted together.
     assert coverage.tolist() == [0.2, 0.6, 0.8, 1.0]
     assert accuracy.tolist() == pytest.approx([1, 2 / 3, 0.75, 0.6])
-    assert [len(part) for part in answers.coverage_curve(probability[:0], is_right[:0])] == [0] * 3
+    assert [len(part) for part in error_analysis.coverage_curve(probability[:0], is_right[:0])] == [
+        0
+    ] * 3
 
 
 def test_headlines_say_how_many_suggestions_are_right():
@@ -127,7 +129,9 @@ def test_headlines_say_how_many_suggestions_are_right():
 
 
 def test_a_label_beyond_all_answers_is_not_found_however_many_are_asked_for():
-    only, *_ = answers.by_frequency(np.array([[0, 1]]), Labels.of_rows([[2]]), np.array([4, 4, 4]))
+    only, *_ = error_analysis.by_frequency(
+        np.array([[0, 1]]), Labels.of_rows([[2]]), np.array([4, 4, 4])
+    )
     assert only.recall == {1: 0, 3: 0, 5: 0}
 
 
@@ -142,9 +146,9 @@ def test_labels_that_are_confused(seed):
             if label not in share:
                 for answer in set(share) - set(row):
                     pairs[label, answer] = pairs.get((label, answer), 0) + 1
-    confusions = answers.confusions(top, labels)
+    confusions = error_analysis.confusions(top, labels)
     assert {
-        (confusion.label, confusion.answer): confusion.rows for confusion in confusions
+        (confusion.label, confusion.prediction): confusion.rows for confusion in confusions
     } == pairs
     assert [confusion.rows for confusion in confusions] == sorted(pairs.values(), reverse=True)
 
@@ -155,7 +159,7 @@ def test_reliability(seed):
     p = np.concatenate([rng.random(300), [0.0, 1.0, 0.3]])
     p = p[~((p > 0.5) & (p < 0.6))]  # one bin is empty
     right = rng.random(len(p)) < p**2
-    bins = answers.reliability(p, right)
+    bins = error_analysis.reliability(p, right)
     error = 0.0
     for k in range(10):
         inside = [i for i in range(len(p)) if min(int(10 * p[i]), 9) == k]
@@ -169,14 +173,14 @@ def test_reliability(seed):
         error += len(inside) / len(p) * abs(accuracy - confidence)
     assert bins.n[5] == 0
     assert bins.error == pytest.approx(error)
-    assert answers.reliability(np.array([1.0, 1.0]), np.array([True, True])).error == 0
-    assert np.isnan(answers.reliability(np.zeros(0), np.zeros(0, bool)).error)
+    assert error_analysis.reliability(np.array([1.0, 1.0]), np.array([True, True])).error == 0
+    assert np.isnan(error_analysis.reliability(np.zeros(0), np.zeros(0, bool)).error)
 
 
 def test_confusion_counts_rows_by_label_and_best_prediction():
     labels = Labels.of_rows([[0], [0], [], [2], [7]])
     top = np.array([[0, 1], [2, 0], [0, 1], [2, 0], [0, 2]])
-    matrix = answers.confusion_matrix(top, labels)
+    matrix = error_analysis.confusion_matrix(top, labels)
     assert matrix.labels.tolist() == [0, 2, 7]
     assert matrix.rows.tolist() == [[1, 1, 0], [0, 1, 0], [1, 0, 0]]
     chart = confusion.heatmap(["label 0", "label 2", "label 7"], matrix)
@@ -184,25 +188,25 @@ def test_confusion_counts_rows_by_label_and_best_prediction():
     assert rows[1] == ["label 0", "label 2", 1, 0.5]
     assert [cell["style"] for cell in chart["cells"]] == ["c0", "c1", "c0", "c1"]
     several = Labels.of_rows([[0, 1], [0], [], [2], [7]])
-    assert answers.confusion_matrix(top, several) is None
+    assert error_analysis.confusion_matrix(top, several) is None
 
 
 def test_of_many_labels_the_most_confused_are_shown():
     label = np.concatenate([np.repeat(np.arange(40), 9), np.repeat([25, 3], 5)])
     best = np.concatenate([np.repeat(np.arange(40), 9), np.repeat([3, 39], 5)])
-    matrix = answers.confusion_matrix(best[:, None], Labels.single(label))
-    assert len(matrix.labels) == answers.N_MOST_CONFUSED
+    matrix = error_analysis.confusion_matrix(best[:, None], Labels.single(label))
+    assert len(matrix.labels) == error_analysis.N_MOST_CONFUSED
     assert {3, 25, 39} <= set(matrix.labels.tolist())
     assert matrix.n_labels == 40
     place = matrix.labels.tolist().index
     assert matrix.rows[place(25), place(3)] == 5
     assert matrix.n_of_label[place(25)] == 14
     is_few = label < 30
-    few_labels = answers.confusion_matrix(label[is_few, None], Labels.single(label[is_few]))
+    few_labels = error_analysis.confusion_matrix(label[is_few, None], Labels.single(label[is_few]))
     assert few_labels.labels.tolist() == [*range(30)]
 
 
 def test_a_confusion_of_very_many_labels_takes_little_memory():
     label = np.arange(200_000)
-    matrix = answers.confusion_matrix(label[::-1, None], Labels.single(label))
-    assert matrix.rows.shape == (answers.N_MOST_CONFUSED, answers.N_MOST_CONFUSED)
+    matrix = error_analysis.confusion_matrix(label[::-1, None], Labels.single(label))
+    assert matrix.rows.shape == (error_analysis.N_MOST_CONFUSED, error_analysis.N_MOST_CONFUSED)

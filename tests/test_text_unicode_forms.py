@@ -8,8 +8,7 @@ import pytest
 import embedx
 from embedx.errors import EmbedxError
 from embedx.evaluation.word_sets import Analogies, SimilarityPairs
-from embedx.evaluation.words import answers
-from embedx.runtime.progress import Silent
+from embedx.evaluation.words import score_items
 from embedx.text.unicode_forms import MAX_WAITING_BYTES, normalized_blocks
 from embedx.vectors.neighbours import NeighbourSearch
 
@@ -56,7 +55,7 @@ def test_a_model_finds_words_in_either_form(tmp_path, is_file):
     assert DECOMPOSED in model
     assert (model[DECOMPOSED] == model[COMPOSED]).all()
     assert model.most_similar(DECOMPOSED) == model.most_similar(COMPOSED)
-    search = NeighbourSearch(model, top_k=3, restrict=None, excluded=[])
+    search = NeighbourSearch(model, top_k=3, restrict_vocab=None, excluded=[])
     assert COMPOSED not in dict(search.neighbours(DECOMPOSED))
     search = search._replace(excluded=[DECOMPOSED])
     assert dict(search.neighbours("au")).keys() == {"lait", "\ufb01ne"}
@@ -89,6 +88,6 @@ def test_lists_and_test_sets_of_words_are_in_the_form_of_the_text(tmp_path):
     )
     assert COMPOSED in model.words
     questions = Analogies("all", ["all"] * 4, [(DECOMPOSED, "bar", "tee", "rum")] * 4)
-    assert answers(questions, model, Silent(), oov=False).used.all()
+    assert score_items(model, [questions])[0].used.all()
     pairs = SimilarityPairs("pairs", [(DECOMPOSED, "bar")], np.array([1.0]))
-    assert answers(pairs, model, Silent(), oov=False).used.all()
+    assert score_items(model, [pairs])[0].used.all()

@@ -9,7 +9,7 @@ import numpy as np
 from embedx.classification.label_frames import confusion_of
 from embedx.classification.prediction_analysis import PredictionAnalysis
 from embedx.errors import check_kind
-from embedx.evaluation.answers import BINS
+from embedx.evaluation.error_analysis import N_BINS
 from embedx.pages import figures
 from embedx.pages.charts import Interval
 
@@ -82,8 +82,8 @@ def reliability(analysis: PredictionAnalysis, name: str, ax: "Axes | None") -> "
     ax = figures.axes_for(ax)
     bins = analysis.reliability
     used = np.flatnonzero(bins.n)
-    starts = used / BINS
-    ax.bar(starts, bins.accuracy[used], 1 / BINS, align="edge", alpha=0.4, edgecolor="white")
+    starts = used / N_BINS
+    ax.bar(starts, bins.accuracy[used], 1 / N_BINS, align="edge", alpha=0.4, edgecolor="white")
     ax.plot(bins.confidence[used], bins.accuracy[used], "o", label=f"{name}: ECE {bins.error:.3f}")
     ax.axline((0, 0), slope=1, color="gray", linestyle="--", linewidth=1)
     figures.shares(ax, "probability of the top prediction", "share that is correct")

@@ -8,7 +8,7 @@ import numpy as np
 
 from embedx.classification.prediction_analysis import PredictionAnalysis
 from embedx.errors import InapplicableError, check_kind
-from embedx.evaluation.answers import BINS, ConfusionMatrix
+from embedx.evaluation.error_analysis import N_BINS, ConfusionMatrix
 from embedx.runtime.frames import data_frame
 
 
@@ -49,7 +49,7 @@ def coverage(analysis: PredictionAnalysis) -> Any:
 def reliability(analysis: PredictionAnalysis) -> Any:
     """A row for each bin of probabilities."""
     bins = analysis.reliability
-    edges = np.linspace(0, 1, BINS + 1)
+    edges = np.linspace(0, 1, N_BINS + 1)
     return data_frame(
         {
             "low": edges[:-1],
@@ -82,7 +82,7 @@ def confused(analysis: PredictionAnalysis) -> Any:
     rows = [
         {
             "label": analysis.name_of(confusion.label),
-            "prediction": analysis.name_of(confusion.answer),
+            "prediction": analysis.name_of(confusion.prediction),
             "rows": confusion.rows,
         }
         for confusion in analysis.confused

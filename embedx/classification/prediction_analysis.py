@@ -12,8 +12,8 @@ import numpy as np
 from numpy import float64, int32, ndarray
 
 from embedx.classification.classifier import Classifier
-from embedx.evaluation import answers
-from embedx.evaluation.answers import (
+from embedx.evaluation import error_analysis
+from embedx.evaluation.error_analysis import (
     Accepted,
     Confusion,
     ConfusionMatrix,
@@ -98,32 +98,32 @@ class PredictionAnalysis:
     @cached_property
     def by_frequency(self) -> list[FrequencyBin]:
         """Recall and precision of rare and of frequent labels."""
-        return answers.by_frequency(self.predicted.top, self.predicted.labels, self.counts)
+        return error_analysis.by_frequency(self.predicted.top, self.predicted.labels, self.counts)
 
     @cached_property
     def thresholds(self) -> list[Accepted]:
         """Coverage and accuracy at a few thresholds."""
-        return answers.accepted(*self.predicted.first)
+        return error_analysis.accepted(*self.predicted.first)
 
     @cached_property
     def coverage(self) -> tuple[ndarray, ndarray, ndarray]:
-        """Every threshold, with coverage and accuracy, as `answers.coverage_curve`."""
-        return answers.coverage_curve(*self.predicted.first)
+        """Every threshold, with coverage and accuracy, as `error_analysis.coverage_curve`."""
+        return error_analysis.coverage_curve(*self.predicted.first)
 
     @cached_property
     def reliability(self) -> Reliability:
         """First predictions by their probability."""
-        return answers.reliability(*self.predicted.first)
+        return error_analysis.reliability(*self.predicted.first)
 
     @cached_property
     def confusion(self) -> ConfusionMatrix | None:
         """Labels by first predictions; None unless each row has one label."""
-        return answers.confusion_matrix(self.predicted.top, self.predicted.labels)
+        return error_analysis.confusion_matrix(self.predicted.top, self.predicted.labels)
 
     @cached_property
     def confused(self) -> list[Confusion]:
         """Labels that are missed for another, the most frequent first."""
-        return answers.confusions(self.predicted.top, self.predicted.labels)
+        return error_analysis.confusions(self.predicted.top, self.predicted.labels)
 
     @cached_property
     def by_label(self) -> dict[str, Sequence[Any]]:
@@ -192,7 +192,7 @@ def _of_rows_without_known_label(labels: Labels, counts: ndarray) -> list[str]:
 def _of_rarest(bins: Sequence[FrequencyBin], labels: Labels) -> list[str]:
     """A sentence on how often the rarest labels of the training data are found in test rows."""
     k = 1 if (labels.n_of_row <= 1).all() else N_SUGGESTIONS
-    tested = [rare for rare in bins if rare.occurrences and rare.name != answers.UNSEEN]
+    tested = [rare for rare in bins if rare.occurrences and rare.name != error_analysis.UNSEEN]
     if not tested:
         return []
     rarest = tested[0]

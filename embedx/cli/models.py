@@ -127,7 +127,7 @@ def nearest(request: NearestRequest) -> None:
     search = NeighbourSearch(
         loaded,
         request.top_k,
-        request.restrict,
+        request.restrict_vocab,
         request.exclude.split(","),
         request.min_count,
         Uncertainty(loaded) if request.intervals else None,

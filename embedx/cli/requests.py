@@ -101,29 +101,30 @@ class PredictRequest(Request):
 class EvaluateRequest(Request):
     """`embedx eval`.
 
-    models        model folder, word2vec or .vec file, or gensim's with --trust-pickle; two are
-                  compared, more are listed
-    against       models of another configuration, or a pattern; MODELS then differ in their seed
-                  only
-    protocol      embedx, or gensim: analogies among the first 300,000 words, not 30,000
-    method        analogies: 3cosadd or 3cosmul
-    candidates    analogies: number of words that may be the answer; by default that of the protocol
-    text          log-likelihood of a text that was not trained on, named like a corpus of `embedx
-                  train`; similarity is then scored only with --pairs or --analogies
-    oov           score words outside the vocabulary too, by their n-grams
-    seed          random seed of resampling and of held-out pairs
-    label_column  with --test: column with the label; by default that of the training data
-    header        with --test: yes or no, whether the first row of a table is a heading; by default
-                  as in the training data
-    predictions   with --test: labels that another program suggests, a line for each row, scored
-                  beside those of the model
-    per_label     with --test: CSV file to write, with counts, threshold, precision, recall and F1
-                  of each label
-    overwrite     replace the file of --per-label
-    links         graphs: edges that were not trained on; AUC and average precision
-    non_links     graphs: pairs of nodes to tell --links from; by default as many random pairs
-    node_labels   graphs: a node and its labels per line; F1 of logistic regression on the vectors
-    next_item     sessions, one per line: hit rate, NDCG and MRR of the last item
+    models          model folder, word2vec or .vec file, or gensim's with --trust-pickle; two are
+                    compared, more are listed
+    against         models of another configuration, or a pattern; MODELS then differ in their seed
+                    only
+    protocol        embedx, or gensim: analogies among the first 300,000 words, not 30,000
+    method          analogies: 3cosadd or 3cosmul
+    restrict_vocab  analogies: look only at the N most frequent words; by default that of the
+                    protocol
+    text            log-likelihood of a text that was not trained on, named like a corpus of `embedx
+                    train`; similarity is then scored only with --pairs or --analogies
+    oov             score words outside the vocabulary too, by their n-grams
+    seed            random seed of resampling and of held-out pairs
+    label_column    with --test: column with the label; by default that of the training data
+    header          with --test: yes or no, whether the first row of a table is a heading; by
+                    default as in the training data
+    predictions     with --test: labels that another program suggests, a line for each row, scored
+                    beside those of the model
+    per_label       with --test: CSV file to write, with counts, threshold, precision, recall and F1
+                    of each label
+    overwrite       replace the file of --per-label
+    links           graphs: edges that were not trained on; AUC and average precision
+    non_links       graphs: pairs of nodes to tell --links from; by default as many random pairs
+    node_labels     graphs: a node and its labels per line; F1 of logistic regression on the vectors
+    next_item       sessions, one per line: hit rate, NDCG and MRR of the last item
     """
 
     models: list[str]
@@ -132,7 +133,7 @@ class EvaluateRequest(Request):
     analogies: Path | None = None
     protocol: str = "embedx"
     method: str = "3cosadd"
-    candidates: Annotated[int | None, typer.Option(min=1)] = None
+    restrict_vocab: Annotated[int | None, typer.Option(min=1)] = None
     vectors: str = "input"
     text: str | None = None
     oov: bool = False
@@ -175,23 +176,23 @@ class ReportRequest(Request):
 class NearestRequest:
     """`embedx nn`.
 
-    model      model folder, or a vector file of another program, such as word2vec's
-    words      each is looked up by itself; - reads them from standard input, and without words a
-               terminal prompts for them. For a model called MODEL.bin, or a file of fastText, no
-               words or a number of neighbours means `fasttext nn`
-    restrict   look only at the N most frequent words
-    exclude    leave out these words
-    min_count  leave out words that occur fewer than N times in the training text, whose vectors are
-               uncertain
-    intervals  add the 95 % interval of each cosine, wide where words are rare
-    names      file of two columns, an item and its name, which is shown beside it
+    model           model folder, or a vector file of another program, such as word2vec's
+    words           each is looked up by itself; - reads them from standard input, and without words
+                    a terminal prompts for them. For a model called MODEL.bin, or a file of
+                    fastText, no words or a number of neighbours means `fasttext nn`
+    restrict_vocab  look only at the N most frequent words
+    exclude         leave out these words
+    min_count       leave out words that occur fewer than N times in the training text, whose
+                    vectors are uncertain
+    intervals       add the 95 % interval of each cosine, wide where words are rare
+    names           file of two columns, an item and its name, which is shown beside it
     """
 
     model: str
     words: Annotated[list[str] | None, typer.Argument()] = None
     top_k: Annotated[int, typer.Option(min=1)] = 10
     vectors: str = "input"
-    restrict: Annotated[int | None, typer.Option(min=1)] = None
+    restrict_vocab: Annotated[int | None, typer.Option(min=1)] = None
     exclude: str = ""
     min_count: Annotated[int | None, typer.Option(min=1)] = None
     intervals: bool = False

@@ -152,14 +152,14 @@ def _score_word_sets(request: EvaluateRequest, record: Record, progress: Progres
         request.analogies,
         request.protocol,
         request.method,
-        request.candidates,
+        request.restrict_vocab,
         request.seed,
     )
     report = words.evaluate(
         models,
         others,
         tests,
-        which=request.vectors,
+        vectors=request.vectors,
         oov=request.oov,
         trust_pickle=request.trust_pickle,
         progress=progress,

@@ -179,10 +179,10 @@ class TextData(Data):
 
     def scores(self, model: Path) -> tuple[dict[str, Score], dict[str, Any]]:
         vectors = load(model)
-        answers = words.score(vectors, self.tests, Silent()) if self.tests else []
+        item_scores = words.score_items(vectors, self.tests) if self.tests else []
         scores = {
-            "similarity": similarity_score(answers),
-            "analogies": analogies_score(answers),
+            "similarity": similarity_score(item_scores),
+            "analogies": analogies_score(item_scores),
         }
         facts = {}
         if self.next_item is None:
@@ -213,18 +213,20 @@ class TextData(Data):
         return learning_curves.heldout_points(facts)
 
 
-def similarity_score(answers: Sequence[word_sets.Answers]) -> Score | None:
+def similarity_score(scores: Sequence[word_sets.ItemScores]) -> Score | None:
     """The similarity pooled over all sets; None if their words are unknown."""
-    sets = [answer for answer in answers if isinstance(answer.test, word_sets.SimilarityPairs)]
-    pooled = words.pooled(answers) or next(iter(sets), None)
+    pooled = words.pooled(scores)
+    if pooled is None:
+        of_sets = (s for s in scores if isinstance(s.test, word_sets.SimilarityPairs))
+        pooled = next(of_sets, None)
     if pooled is None or not math.isfinite(pooled.score):
         return None
     return pooled.scored(resamples=N_RESAMPLES)
 
 
-def analogies_score(answers: Sequence[word_sets.Answers]) -> Score | None:
+def analogies_score(scores: Sequence[word_sets.ItemScores]) -> Score | None:
     """The share of analogies answered correctly; None if their words are unknown."""
-    for answer in answers:
-        if isinstance(answer.test, word_sets.Analogies) and answer.used.any():
-            return answer.scored()
+    for item_scores in scores:
+        if isinstance(item_scores.test, word_sets.Analogies) and item_scores.used.any():
+            return item_scores.scored()
     return None

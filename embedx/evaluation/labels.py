@@ -2,17 +2,16 @@
 
 Test rows are added a block at a time.
 
-The rows that count, in every measure, are the n rows with at least one label; n_without_labels
-others are left out. A classifier knows the labels 0 .. n_labels - 1; ids from n_labels on occur in
-test rows only, and it cannot name them. With y the labels of a row and best_1, best_2, ... the
-classifier's answers:
+Every measure is over the n rows with at least one label; n_without_labels others are left out. A
+classifier knows the labels 0 .. n_labels - 1; ids from n_labels on occur in test rows only, and it
+cannot predict them. With y the labels of a row and best_1, best_2, ... its predictions:
 
     accuracy        share of the rows with best_1 in y, as p@1
     log_likelihood  mean over rows of the mean over known l in y of log p(l); n_unknown rows without
                     a known label are left out
     p@k             mean over rows of |{best_1 .. best_k} ∩ y| / k
     ndcg@k          mean over rows of Σ_{i<=k} [best_i in y] / log2(i + 1), divided by the same sum
-                    for a perfect answer, which has its hits at i <= min(k, |y|)
+                    for perfect predictions, which are hits at i <= min(k, |y|)
     psp@k           Σ over rows of Σ_{i<=k} [best_i in y] w(best_i), divided by Σ over rows of the k
                     largest w(l), l in y; w(l) = 1 + C (n_l + B)^-A, one over the propensity of a
                     label that n_l of N training rows have; C = (log N - 1) (B + 1)^A

@@ -42,7 +42,7 @@ TSV_HEAD = [
     "used",
     "total",
     "oov",
-    "candidates",
+    "restrict_vocab",
 ]
 # What the table calls the first side minus the second.
 DIFFERENCE = "A - B"
@@ -52,7 +52,8 @@ DIFFERENCE = "A - B"
 class TestScore:
     """One model's score on one test, or on several together.
 
-    used, total  items that the model can score, and all
+    used, total     items that the model can score, and all
+    restrict_vocab  number of the most frequent words that were looked at
     """
 
     test: str
@@ -62,7 +63,7 @@ class TestScore:
     interval: tuple[float, float]
     used: int
     total: int
-    candidates: int
+    restrict_vocab: int
     details: dict[str, Any]
 
     @property
@@ -81,13 +82,13 @@ class TestScore:
             "used": self.used,
             "total": self.total,
             "oov": self.oov,
-            "candidates": self.candidates,
+            "restrict_vocab": self.restrict_vocab,
             **self.details,
         }
 
     def tsv_row(self) -> list[Any]:
         """The values of `TSV_HEAD`."""
-        sizes = [self.used, self.total, self.oov, self.candidates]
+        sizes = [self.used, self.total, self.oov, self.restrict_vocab]
         return [self.test, self.model, self.measure, self.score, *self.interval, *sizes]
 
 
@@ -218,7 +219,7 @@ class Report:
             names = ["score (95 % interval)"]
         if self.differences:
             names.append(" - ".join(sides or "AB"))
-        rows = [["set", "measure", *names, "items", "OOV", "candidates"]]
+        rows = [["set", "measure", *names, "items", "OOV", "restrict_vocab"]]
         difference_of_test = {difference.test: difference for difference in self.differences}
         for first in range(0, len(self.scores), n_models):
             scores = self.scores[first : first + n_models]
@@ -281,7 +282,7 @@ def table_row(scores: Sequence[TestScore], difference: ScoreDifference | None) -
     cells = [with_ends(score.measure, score.score, score.interval) for score in scores]
     if difference is not None:
         cells.append(with_ends(difference.measure, difference.difference, difference.interval, "+"))
-    sizes = [f"{least.used:,}/{least.total:,}", f"{least.oov:,}", f"{least.candidates:,}"]
+    sizes = [f"{least.used:,}/{least.total:,}", f"{least.oov:,}", f"{least.restrict_vocab:,}"]
     return [least.test, least.measure, *cells, *sizes]
 
 

@@ -27,11 +27,12 @@ from embedx.labeled.files import Lines, source_of
 from embedx.labeled.ids import decoded
 from embedx.runtime.progress import Silent
 
-# gensim's default for both kinds; for analogies 30,000 is what word2vec.c's users compare
-PAIR_CANDIDATES = 300_000
-ANALOGY_CANDIDATES = 30_000
-# with the number of candidates of analogies
-PROTOCOLS = {"embedx": ANALOGY_CANDIDATES, "gensim": PAIR_CANDIDATES}
+# `restrict_vocab` of word pairs: gensim's default, which it has for analogies, too.
+RESTRICT_VOCAB_OF_PAIRS = 300_000
+# That of analogies: what users of word2vec.c compare.
+RESTRICT_VOCAB_OF_ANALOGIES = 30_000
+# By the name of a protocol, the `restrict_vocab` of analogies.
+PROTOCOLS = {"embedx": RESTRICT_VOCAB_OF_ANALOGIES, "gensim": RESTRICT_VOCAB_OF_PAIRS}
 # Bytes of text; Google's analogies are 600,000.
 MAX_BYTES = 1 << 23
 # With fewer items there is no correlation to speak of.
@@ -53,7 +54,7 @@ class SimilarityPairs:
     words: list[tuple[str, str]]
     gold: ndarray
     sizes: tuple[int, ...] = ()
-    candidates: ClassVar[int] = PAIR_CANDIDATES
+    restrict_vocab: ClassVar[int] = RESTRICT_VOCAB_OF_PAIRS
     measure: ClassVar[str] = "spearman"
 
     def __len__(self) -> int:
@@ -75,7 +76,7 @@ class Analogies:
     name: str
     sections: list[str]
     words: list[tuple[str, ...]]
-    candidates: int = ANALOGY_CANDIDATES
+    restrict_vocab: int = RESTRICT_VOCAB_OF_ANALOGIES
     method: str = METHODS[0]
     measure: ClassVar[str] = "accuracy"
 
@@ -98,11 +99,11 @@ TestSet = SimilarityPairs | Analogies
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Answers:
+class ItemScores:
     """The scores of one model on one test set, by item.
 
-    values   float64 (items,): the cosine, or 1 for a correct answer and 0 for a wrong one; NaN if
-             the item is excluded
+    values   float64 (items,): the cosine, or 1 for a correct answer and 0 for a wrong one; NaN for
+             an item with an unknown word, which is left out
     details  further measures
     """
 
@@ -119,7 +120,7 @@ class Answers:
 
     @property
     def used(self) -> ndarray:
-        """bool (items,): the items that are not excluded."""
+        """bool (items,): the items that are not left out."""
         return ~np.isnan(self.values)
 
     def scored(
@@ -152,16 +153,16 @@ class WordTests:
     """Files of test sets, and how they are scored. Raises `SettingError` for an unknown protocol or
     method.
 
-    candidates  number of words, from the most frequent, that may answer analogies; by default the
-                protocol's
-    seed        of the resampling
+    restrict_vocab  number of the most frequent words that may answer analogies; by default the
+                    protocol's
+    seed            of the resampling
     """
 
     pairs: Sequence[Path] = ()
     analogies: Path | None = None
     protocol: str = "embedx"
     method: str = METHODS[0]
-    candidates: int | None = None
+    restrict_vocab: int | None = None
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -172,24 +173,24 @@ class WordTests:
 
     def read(self) -> list[TestSet]:
         """The test sets, the default ones if no file is given."""
-        return self.read_files() or [self._with_method(test) for test in default_tests()]
+        return self.read_files() or [self._with_settings(test) for test in default_tests()]
 
     def read_files(self) -> list[TestSet]:
         """The test sets of the files."""
         tests: list[TestSet] = [read_pairs(Path(path)) for path in self.pairs]
         if self.analogies is not None:
             tests.append(read_analogies(Path(self.analogies)))
-        return [self._with_method(test) for test in tests]
+        return [self._with_settings(test) for test in tests]
 
-    def _with_method(self, test: TestSet) -> TestSet:
-        """The test set; analogies with method and candidates, and a name that tells the method."""
+    def _with_settings(self, test: TestSet) -> TestSet:
+        """The test set; analogies with these settings, and a name that tells the method."""
         if not isinstance(test, Analogies):
             return test
         name = test.name
         if self.method != METHODS[0]:
             name += f" ({self.method})"
-        candidates = self.candidates or PROTOCOLS[self.protocol]
-        return dataclasses.replace(test, name=name, method=self.method, candidates=candidates)
+        n_words = self.restrict_vocab or PROTOCOLS[self.protocol]
+        return dataclasses.replace(test, name=name, method=self.method, restrict_vocab=n_words)
 
 
 def default_tests() -> list[TestSet]:
@@ -232,7 +233,7 @@ def read_pairs(path: Path, name: str | None = None) -> SimilarityPairs:
 
 
 def read_analogies(
-    path: Path, name: str | None = None, candidates: int = ANALOGY_CANDIDATES
+    path: Path, name: str | None = None, restrict_vocab: int = RESTRICT_VOCAB_OF_ANALOGIES
 ) -> Analogies:
     """The questions in a file of four words a line, with `: name` before each section."""
     section = "all"
@@ -252,7 +253,7 @@ def read_analogies(
         words.append(question)
     if not words:
         raise DataError(path, None, "holds no questions", f"lines look like `{LINE_OF_QUESTION}`")
-    return Analogies(name or path.stem, sections, words, candidates)
+    return Analogies(name or path.stem, sections, words, restrict_vocab)
 
 
 def fields_of(line: str, n: int) -> list[str]:

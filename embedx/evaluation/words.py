@@ -7,16 +7,16 @@ Words are scored by gensim's rules, which are printed with every score:
     unknown       an item with a word outside the vocabulary is left out, and counted; with `oov`, a
                   pair is scored by the vectors that such words have by their n-grams, in lower case
                   where no word of the vocabulary has capitals
-    candidates    similarity knows the first 300,000 words; analogies know, and answer with, the
-                  first 30,000, or with --protocol gensim the first 300,000, which is gensim's
-                  default
+    restrict_vocab
+                  the number of the most frequent words that are looked at: 300,000 for similarity;
+                  for analogies 30,000, or with --protocol gensim 300,000, which is gensim's default
     similarity    Spearman's rank correlation of cosines with the mean human score
     analogy       a : b = c : ?  answered by 3CosAdd, the word nearest to b - a + c other than a, b
                                  and c
     pooled        the mean of the correlations of several similarity sets, each weighted by its
-                  pairs: one number whose error is about half of one set's; a set that is a part of
-                  another does not count, as the two halves of WordSim-353 and MC-30, all of which
-                  is in RG-65
+                  pairs: one number whose error is about half of one set's. A set that is a part of
+                  another does not count: the two halves of WordSim-353, and MC-30, all of which is
+                  in RG-65
 
 Each score has a 95 % interval; see `embedx.evaluation.statistics` for what it covers.
 """
@@ -37,7 +37,7 @@ from embedx.evaluation.word_report import Report, ScoreDifference, TestScore
 from embedx.evaluation.word_sets import (
     MIN_ITEMS,
     Analogies,
-    Answers,
+    ItemScores,
     SimilarityPairs,
     TestSet,
     WordTests,
@@ -52,7 +52,7 @@ from embedx.vectors.queries import unit
 Model = WordVectors | str | Path
 # The name of several sets of pairs together.
 POOLED = "pooled"
-# How models of other than words are scored.
+# How models of items and of nodes are scored.
 REMEDY_BY_NOUN: dict[str, Text] = {
     "item": (
         "give ",
@@ -75,13 +75,13 @@ def why_no_packaged_tests(vectors: WordVectors, tests: WordTests) -> str | None:
     return "the packaged test sets are of English words; nodes are scored by links or labels"
 
 
-def score(
+def score_items(
     vectors: WordVectors,
     tests: Sequence[TestSet] | None = None,
     progress: Progress | None = None,
     oov: bool = False,
-) -> list[Answers]:
-    """The answers to each test.
+) -> list[ItemScores]:
+    """The scores of the items of each test.
 
     tests  the default ones if None
     oov    whether pairs with words outside the vocabulary are scored by their n-grams
@@ -89,19 +89,18 @@ def score(
     progress = progress or Silent()
     if tests is None:
         tests = default_tests()
-    return [answers(test, vectors, progress, oov) for test in tests]
+    scores = []
+    for test in tests:
+        if isinstance(test, Analogies):
+            scores.append(analogies.score_questions(test, vectors, progress))
+        else:
+            scores.append(score_pairs(test, vectors, oov))
+    return scores
 
 
-def answers(test: TestSet, vectors: WordVectors, progress: Progress, oov: bool) -> Answers:
-    """The answers to one test."""
-    if isinstance(test, Analogies):
-        return analogies.answered(test, vectors, progress)
-    return similarities(test, vectors, oov)
-
-
-def similarities(test: SimilarityPairs, vectors: WordVectors, oov: bool = False) -> Answers:
+def score_pairs(test: SimilarityPairs, vectors: WordVectors, oov: bool = False) -> ItemScores:
     """The cosine of each pair."""
-    words = vectors.words[: test.candidates]
+    words = vectors.words[: test.restrict_vocab]
     known = folded(words)
     has_capitals = any(word != word.lower() for word in words)
     subwords = vectors.subwords if oov else None
@@ -119,14 +118,14 @@ def similarities(test: SimilarityPairs, vectors: WordVectors, oov: bool = False)
             return math.nan
         return float(unit(a) @ unit(b))
 
-    return Answers(test, np.array([cosine(vector(a), vector(b)) for a, b in test.words]))
+    return ItemScores(test, np.array([cosine(vector(a), vector(b)) for a, b in test.words]))
 
 
-def pooled(answers: Sequence[Answers]) -> Answers | None:
-    """The answers to all similarity sets together; None if there are fewer than two sets."""
+def pooled(scores: Sequence[ItemScores]) -> ItemScores | None:
+    """The scores of all similarity sets together; None if there are fewer than two sets."""
     tests: list[SimilarityPairs] = []
     values: list[np.ndarray] = []
-    for test, test_values in independent_sets(answers):
+    for test, test_values in independent_sets(scores):
         n_used = np.count_nonzero(~np.isnan(test_values))
         if n_used < MIN_ITEMS:
             test_values = np.full(len(test_values), np.nan)
@@ -140,19 +139,20 @@ def pooled(answers: Sequence[Answers]) -> Answers | None:
         gold=np.concatenate([test.gold for test in tests]),
         sizes=tuple(map(len, tests)),
     )
-    return Answers(together, np.concatenate(values), {"sets": [test.name for test in tests]})
+    return ItemScores(together, np.concatenate(values), {"sets": [test.name for test in tests]})
 
 
-def independent_sets(answers: Sequence[Answers]) -> list[tuple[SimilarityPairs, np.ndarray]]:
+def independent_sets(scores: Sequence[ItemScores]) -> list[tuple[SimilarityPairs, np.ndarray]]:
     """The similarity sets and their values, without sets whose pairs are all in another one; of two
-    with the same pairs it is the first that counts.
+    with the same pairs the first counts.
     """
     sets = []
     pairs = []
-    for answer in answers:
-        if isinstance(answer.test, SimilarityPairs):
-            sets.append((answer.test, answer.values))
-            pairs.append({frozenset(map(str.upper, words)) for words in answer.test.words})
+    for item_scores in scores:
+        test = item_scores.test
+        if isinstance(test, SimilarityPairs):
+            sets.append((test, item_scores.values))
+            pairs.append({frozenset(map(str.upper, words)) for words in test.words})
 
     def is_part_of_another(k: int) -> bool:
         return any(
@@ -165,7 +165,9 @@ def independent_sets(answers: Sequence[Answers]) -> list[tuple[SimilarityPairs, 
 # ---- comparing
 
 
-def paired_difference(a: Sequence[Answers], b: Sequence[Answers], seed: int = 0) -> ScoreDifference:
+def paired_difference(
+    a: Sequence[ItemScores], b: Sequence[ItemScores], seed: int = 0
+) -> ScoreDifference:
     """The score of `a` minus that of `b` on one test.
 
     Each side is one model, or the same one trained with several seeds.
@@ -176,7 +178,7 @@ def paired_difference(a: Sequence[Answers], b: Sequence[Answers], seed: int = 0)
     side where a side has several.
     """
     test = a[0].test
-    items = np.logical_and.reduce([answers.used for answers in [*a, *b]])
+    items = np.logical_and.reduce([scores.used for scores in [*a, *b]])
     if isinstance(test, SimilarityPairs) and test.sizes:
         items = np.concatenate(
             [part & (np.count_nonzero(part) >= MIN_ITEMS) for part in test.by_set(items)]
@@ -185,8 +187,8 @@ def paired_difference(a: Sequence[Answers], b: Sequence[Answers], seed: int = 0)
     value = math.nan
     interval = (math.nan, math.nan)
     if n_shared >= MIN_ITEMS:
-        scores_a = [answers.scored(items, seed) for answers in a]
-        scores_b = [answers.scored(items, seed) for answers in b]
+        scores_a = [scores.scored(items, seed) for scores in a]
+        scores_b = [scores.scored(items, seed) for scores in b]
         between_seeds = statistics.between_seeds([scores_a, scores_b])
         estimate = statistics.difference(scores_a, scores_b, between_seeds)
         assert estimate is not None
@@ -196,8 +198,8 @@ def paired_difference(a: Sequence[Answers], b: Sequence[Answers], seed: int = 0)
     return ScoreDifference(test.name, test.measure, value, interval, n_shared, n_runs)
 
 
-def evaluated(model: Model, against: Sequence[Model], **options: Any) -> Report:
-    """As `evaluate`, with the fields of `WordTests` by name.
+def evaluate_model(model: Model, others: Sequence[Model], **options: Any) -> Report:
+    """`evaluate` of one model, with the fields of `WordTests` by name among the options.
 
     For example pairs=["sim.tsv"], analogies="questions.txt", seed=3.
     """
@@ -205,7 +207,7 @@ def evaluated(model: Model, against: Sequence[Model], **options: Any) -> Report:
     tests = {name: options.pop(name) for name in names & options.keys()}
     if isinstance(tests.get("pairs"), str | Path):
         tests["pairs"] = [tests["pairs"]]
-    return evaluate([model], against, WordTests(**tests), **options)
+    return evaluate([model], others, WordTests(**tests), **options)
 
 
 def evaluate(
@@ -213,50 +215,43 @@ def evaluate(
     others: Sequence[Model] = (),
     tests: WordTests | None = None,
     *,
-    which: str = VECTORS[0],
+    vectors: str = VECTORS[0],
     oov: bool = False,
     trust_pickle: bool = False,
     progress: Progress | None = None,
 ) -> Report:
     """Score models; with `others`, also the difference between the means of the two sides.
 
-    models  any, or with `others` models of one configuration that differ in their seed, usually
-            one; `others` likewise, of another configuration, and there a pattern stands for all
-            paths that match it
-    which   the vectors: "input", "output" or "sum", see `WordVectors.of`
-    oov     score pairs with words outside the vocabulary too, by the n-grams of a model that has
-            such
+    models   any number; with `others`, models of one configuration that differ in their seed,
+             usually one
+    others   likewise, of another configuration; a pattern stands for all paths that match it
+    vectors  those that are scored: "input", "output" or "sum", see `WordVectors.of`
+    oov      score pairs with words outside the vocabulary too, by the n-grams of a model that has
+             such
     """
     tests = tests or WordTests()
     progress = progress or Silent()
     all_models = [*models, *matching(others)]
     names = [*map(name_of, all_models)]
     sets = tests.read_files()
-    vectors = [opened(model, which, progress, trust_pickle) for model in all_models]
-    for name, model in zip(names, vectors, strict=True):
+    loaded = [opened(model, vectors, progress, trust_pickle) for model in all_models]
+    for name, model in zip(names, loaded, strict=True):
         reason = why_no_packaged_tests(model, tests)
         if reason is not None:
             raise DataError(name, None, reason, REMEDY_BY_NOUN[model.noun])
     sets = sets or tests.read()
     if oov:
-        check_ngrams(names, vectors)
-
-    answers_of_model = []
-    for model in vectors:
-        model_answers = score(model, sets, progress, oov)
-        together = pooled(model_answers)
-        if together is not None:
-            model_answers.append(together)
-        answers_of_model.append(model_answers)
+        check_ngrams(names, loaded)
+    scores_by_model = [_scores_with_pooled(model, sets, progress, oov) for model in loaded]
 
     scores = []
     differences = []
-    for test_answers in zip(*answers_of_model, strict=True):
-        for name, answers in zip(names, test_answers, strict=True):
-            scores.append(summary(name, answers, tests.seed))
+    for scores_of_test in zip(*scores_by_model, strict=True):
+        for name, item_scores in zip(names, scores_of_test, strict=True):
+            scores.append(summary(name, item_scores, tests.seed))
         if others:
-            side_a = test_answers[: len(models)]
-            side_b = test_answers[len(models) :]
+            side_a = scores_of_test[: len(models)]
+            side_b = scores_of_test[len(models) :]
             differences.append(paired_difference(side_a, side_b, tests.seed))
     return Report(
         models=names,
@@ -265,9 +260,20 @@ def evaluate(
         warnings=[warning for score in scores for warning in coverage(score)],
         seed=tests.seed,
         protocol=tests.protocol,
-        vectors=which,
+        vectors=vectors,
         n_first=len(models),
     )
+
+
+def _scores_with_pooled(
+    model: WordVectors, sets: Sequence[TestSet], progress: Progress, oov: bool
+) -> list[ItemScores]:
+    """The item scores of each set, and of the similarity sets together if there are several."""
+    scores = score_items(model, sets, progress, oov)
+    together = pooled(scores)
+    if together is not None:
+        scores.append(together)
+    return scores
 
 
 def name_of(model: Model) -> str:
@@ -277,23 +283,23 @@ def name_of(model: Model) -> str:
     return str(model)
 
 
-def opened(model: Model, which: str, progress: Progress, trust_pickle: bool) -> WordVectors:
-    """The vectors of a model that are scored."""
+def opened(model: Model, vectors: str, progress: Progress, trust_pickle: bool) -> WordVectors:
+    """A model with the vectors that are scored."""
     if not isinstance(model, WordVectors):
         model = load(model, progress, trust_pickle)
-    return model.of(which)
+    return model.of(vectors)
 
 
-def check_ngrams(names: Sequence[str], vectors: Sequence[WordVectors]) -> None:
-    """Raise `SettingError` if no model has n-grams, of which unknown words get their vectors."""
-    if any(model.subwords for model in vectors):
+def check_ngrams(names: Sequence[str], models: Sequence[WordVectors]) -> None:
+    """Raise `SettingError` if no model has n-grams, from which unknown words get their vectors."""
+    if any(model.subwords for model in models):
         return
     problem = f"{' and '.join(names)} without n-grams"
     raise SettingError("oov", None, problem, ("train with ", Setting("subwords", "3-6")))
 
 
 def matching(patterns: Sequence[Model]) -> list[WordVectors | str]:
-    """The paths and models, in order, with those in place of a pattern that match it."""
+    """The models and paths, in order; a pattern is replaced by the paths that match it."""
     models: list[WordVectors | str] = []
     for pattern in patterns:
         if isinstance(pattern, WordVectors):
@@ -309,13 +315,13 @@ def matching(patterns: Sequence[Model]) -> list[WordVectors | str]:
     return models
 
 
-def summary(name: str, answers: Answers, seed: int) -> TestScore:
+def summary(name: str, item_scores: ItemScores, seed: int) -> TestScore:
     """The score of a model on a test."""
-    test = answers.test
-    n_used = int(np.count_nonzero(answers.used))
+    test = item_scores.test
+    n_used = int(np.count_nonzero(item_scores.used))
     interval = (math.nan, math.nan)
     if n_used >= MIN_ITEMS:
-        scored = answers.scored(seed=seed)
+        scored = item_scores.scored(seed=seed)
         estimate = statistics.Estimate(scored.value, (scored.item_error(),))
         low = -1.0 if test.measure == "spearman" else 0.0
         interval = estimate.interval(low, 1.0)
@@ -323,12 +329,12 @@ def summary(name: str, answers: Answers, seed: int) -> TestScore:
         test=test.name,
         model=name,
         measure=test.measure,
-        score=answers.score,
+        score=item_scores.score,
         interval=interval,
         used=n_used,
         total=len(test),
-        candidates=test.candidates,
-        details=answers.details,
+        restrict_vocab=test.restrict_vocab,
+        details=item_scores.details,
     )
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from embedx.evaluation.answers import ConfusionMatrix
+from embedx.evaluation.error_analysis import ConfusionMatrix
 from embedx.pages.charts import LETTER_WIDTH, shortened
 
 # pixels

@@ -19,8 +19,8 @@ from embedx.classification.prediction_analysis import (
 )
 from embedx.classification.settings import ClassifySettings
 from embedx.errors import public_url
-from embedx.evaluation import answers
-from embedx.evaluation.answers import Reliability
+from embedx.evaluation import error_analysis
+from embedx.evaluation.error_analysis import Reliability
 from embedx.evaluation.labels import LabelMetrics, hits, per_label_rows
 from embedx.evaluation.learning_curves import validation_points
 from embedx.labeled.data import Labeled, Labels
@@ -184,7 +184,7 @@ def heaviest(data: Labeled, row: int) -> list[str]:
 def in_training(classifier: Classifier) -> dict[str, list[list[str]]]:
     """How often labels occur in training: by frequency, and the most frequent ones."""
     no_rows = np.zeros((0, 1), int32)
-    bins = answers.by_frequency(no_rows, Labels.of_rows([]), classifier.counts)
+    bins = error_analysis.by_frequency(no_rows, Labels.of_rows([]), classifier.counts)
     # columns about test rows are left out
     bin_rows = [row[:2] for row in frequency_rows(bins)]
 
@@ -214,7 +214,7 @@ def confusion_rows(analysis: PredictionAnalysis) -> list[list[str]] | None:
     rows = [["label", "wrong prediction", "rows"]]
     for confusion in analysis.confused[:MAX_ROWS]:
         label = analysis.name_of(confusion.label)
-        wrong_label = analysis.name_of(confusion.answer)
+        wrong_label = analysis.name_of(confusion.prediction)
         rows.append([label, wrong_label, f"{confusion.rows:,}"])
     return rows
 

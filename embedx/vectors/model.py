@@ -311,7 +311,7 @@ class WordVectors:
         gensim calls it, is another name of `top_k`. Raises EmbedxError for an empty query and for
         one whose vectors cancel out.
 
-        restrict_vocab  only the first words, which are the most frequent; None: all. Of words that
+        restrict_vocab  only this number of the most frequent words; None: all. Of words that
                         occur at least 20 times: `restrict_vocab=model.n_frequent(20)`
         """
         wanted = n_wanted(top_k, topn)

@@ -6,7 +6,9 @@ from typing import NamedTuple
 import numpy as np
 
 from embedx.errors import SettingError
+from embedx.vectors.lookup import find_row
 from embedx.vectors.model import COUNT, WordVectors
+from embedx.vectors.queries import nearest_to_vector
 from embedx.vectors.uncertainty import INTERVAL, Uncertainty
 
 # A word and its cosine.
@@ -21,26 +23,26 @@ FREQUENT_COUNT = 200
 class NeighbourSearch(NamedTuple):
     """Which neighbours of a word are listed.
 
-    restrict   only those among this number of the most frequent words
-    excluded   words that are left out
-    min_count  only words that occur at least this often
-    uncertainty  what tells the intervals of cosines, if they are wanted
+    restrict_vocab  only this number of the most frequent words; None: all
+    excluded        words that are left out
+    min_count       only words that occur at least this often
+    uncertainty     gives the intervals of cosines; None: they are not wanted
     """
 
     vectors: WordVectors
     top_k: int
-    restrict: int | None
+    restrict_vocab: int | None
     excluded: Sequence[str]
     min_count: int | None = None
     uncertainty: Uncertainty | None = None
 
     def neighbours(self, word: str) -> list[Neighbour]:
-        """The nearest words of a word."""
+        """The nearest words of a word. Raises EmbedxError for a word without a vector."""
         vectors = self.vectors
         query = vectors[word]
-        left_out = {vectors.spelled(name) for name in (word, *self.excluded)}
-        nearest = vectors.similar_by_vector(query, self.top_k + len(left_out), self.n_candidates)
-        return [(name, cosine) for name, cosine in nearest if name not in left_out][: self.top_k]
+        rows = {find_row(vectors, name) for name in (word, *self.excluded)}
+        excluded = {row for row in rows if row is not None}
+        return nearest_to_vector(vectors, query, excluded, self.top_k, self._n_searched())
 
     def bounds(self, word: str, neighbours: Sequence[Neighbour]) -> list[tuple[float, float]]:
         """The 95 % intervals of the cosines of a word's neighbours; none without `uncertainty`."""
@@ -53,23 +55,21 @@ class NeighbourSearch(NamedTuple):
         highs = np.minimum(cosines + errors, 1).tolist()
         return list(zip(lows, highs, strict=True))
 
-    @property
-    def n_candidates(self) -> int:
-        """How many of the words, from the most frequent on, may be neighbours."""
-        n_words = len(self.vectors)
-        if self.restrict is not None:
-            n_words = min(n_words, self.restrict)
-        if self.min_count is not None:
-            n_frequent = self.vectors.n_frequent(self.min_count)
-            if n_frequent == 0:
-                problem = "no word of the model occurs so often"
-                raise SettingError("min_count", self.min_count, problem)
-            n_words = min(n_words, n_frequent)
-        return n_words
+    def _n_searched(self) -> int | None:
+        """`restrict_vocab`, or the number of words that occur `min_count` times if that is less."""
+        if self.min_count is None:
+            return self.restrict_vocab
+        n_frequent = self.vectors.n_frequent(self.min_count)
+        if n_frequent == 0:
+            problem = "no word of the model occurs so often"
+            raise SettingError("min_count", self.min_count, problem)
+        if self.restrict_vocab is None:
+            return n_frequent
+        return min(self.restrict_vocab, n_frequent)
 
     def rare_neighbours(self, neighbours_of_word: Mapping[str, Sequence[Neighbour]]) -> list[str]:
-        """The neighbours of frequent words that are too rare to have reliable vectors, if the
-        counts of words are known and no smallest one was given.
+        """The neighbours of frequent words that are too rare to have reliable vectors; none without
+        counts of words, and none with `min_count`, by which the user has chosen.
         """
         vectors = self.vectors
         if self.min_count is not None or vectors.counts is None:

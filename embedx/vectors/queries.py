@@ -53,6 +53,21 @@ def nearest_to_sum(
     for term, weight in terms:
         query += float32(weight) * _vector_of_term(model, term)
         excluded |= _rows_of_term(model, term)
+    return nearest_to_vector(model, query, excluded, top_k, restrict_vocab)
+
+
+def nearest_to_vector(
+    model: "WordVectors",
+    query: ndarray,
+    excluded: set[int],
+    top_k: int,
+    restrict_vocab: int | None = None,
+) -> list[tuple[str, float]]:
+    """The words nearest to a vector (dim,), with their cosines. Raises DataError for a zero vector.
+
+    excluded        rows that are left out
+    restrict_vocab  see `WordVectors.most_similar`
+    """
     if not query.any():
         problem = "a query whose vector is zero, so that nothing is near to it"
         raise DataError("positive", None, problem, "give other words")
@@ -75,17 +90,17 @@ def nearest_to_units(
     units: Sequence[ndarray],
     excluded: Sequence[set[int]],
     top_k: int,
-    n_words: int | None = None,
+    restrict_vocab: int | None = None,
 ) -> list[list[tuple[str, float]]]:
     """The words with the largest cosines to each of some unit vectors (dim,), with these cosines.
 
-    excluded  rows that are left out, a set for each unit vector
-    n_words   only the first words, which are the most frequent; None: all
+    excluded        rows that are left out, a set for each unit vector
+    restrict_vocab  see `WordVectors.most_similar`
     """
-    if n_words is not None and n_words < 0:
-        raise SettingError("restrict_vocab", n_words, "must be at least 0")
-    vectors = model.vectors[:n_words]
-    norms = model.norms[:n_words]
+    if restrict_vocab is not None and restrict_vocab < 0:
+        raise SettingError("restrict_vocab", restrict_vocab, "must be at least 0")
+    vectors = model.vectors[:restrict_vocab]
+    norms = model.norms[:restrict_vocab]
     results = []
     step = max(1, MAX_COSINES // max(1, len(vectors)))
     for start in range(0, len(units), step):

@@ -6,7 +6,7 @@ from scipy.sparse import csr_matrix
 from embedx import objectives
 from embedx.classification.objective_choice import default_objective, new_objective
 from embedx.classification.settings import ClassifySettings
-from embedx.evaluation.answers import reliability
+from embedx.evaluation.error_analysis import reliability
 from embedx.evaluation.labels import hits
 from embedx.labeled.data import Labeled, Labels
 from tests.support.label_training import train

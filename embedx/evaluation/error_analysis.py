@@ -1,10 +1,9 @@
-"""A classifier's predictions for test rows in detail: by label frequency, confusions, and
-calibration.
+"""Error analysis of a classifier on test rows: by label frequency, confusions, and calibration.
 
 A row may have several labels, one, or none; ids from n_labels on are unknown to the classifier,
-which cannot predict them. The predictions for a row are ids, best first. A row of n labels is
-judged by its n best predictions, its *share* (at most all that there are): a row of one label by
-its first prediction alone. A label that is not among them is *missed*.
+which cannot predict them. The predictions for a row are ids, best first. Confusions look at the n
+best predictions of a row of n labels: of a row of one label, at its first prediction alone. A label
+that is not among these is *missed*; a prediction among these that is no label is *wrong*.
 
     reliability   predictions by their probability, in bins of equal width; for each bin the mean
                   probability (confidence), and the share that is correct (accuracy). ECE = sum over
@@ -21,14 +20,15 @@ from scipy.sparse import csr_matrix
 from embedx.evaluation.labels import hits, ratio
 from embedx.labeled.data import Labels
 
-# The most training rows of a label of each bin but the last.
+# The maximum number of training rows of a label in each bin of frequency but the last, which has
+# none.
 MAX_ROWS_OF_BINS = (1, 5, 20, 100, 1_000, 10_000)
 UNSEEN = "not in training"
-# Probabilities of the best label from which on it may be taken.
+# The probabilities that a first prediction may have to reach to be accepted.
 THRESHOLDS = (0.0, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
 # Bins of a reliability diagram.
-BINS = 10
-# A confusion matrix of more labels than the first is of the second number alone.
+N_BINS = 10
+# A confusion matrix of more labels is reduced to the most confused ones.
 MAX_LABELS_OF_MATRIX = 30
 N_MOST_CONFUSED = 20
 # The rank of a label that is not among the predictions.
@@ -39,10 +39,10 @@ NOT_PREDICTED = 2**31 - 1
 class FrequencyBin:
     """Labels of similar training frequency, with recall and precision on test rows.
 
-    labels       their number
-    occurrences  in test rows
+    labels       number of labels
+    occurrences  how often they are labels of test rows
     recall       by k: the share of the occurrences that is among the k best predictions
-    predicted    rows whose first prediction is in this bin
+    predicted    number of rows whose first prediction is in this bin
     precision    the share of these that is correct
     """
 
@@ -56,10 +56,13 @@ class FrequencyBin:
 
 @dataclass(frozen=True)
 class Confusion:
-    """A label that was missed while another was predicted wrongly."""
+    """A label that was missed where another was predicted wrongly.
+
+    rows  how often
+    """
 
     label: int
-    answer: int
+    prediction: int
     rows: int
 
 
@@ -122,8 +125,8 @@ def names_of_bins() -> list[str]:
 
 
 def bin_of_labels(counts: ndarray) -> ndarray:
-    """The place of each label's bin among `names_of_bins`, int (n_labels + 1,). The last number, 0,
-    is that of all other ids.
+    """The place of each label's bin in `names_of_bins`, int (n_labels + 1,). The last one is 0, the
+    bin of all unknown ids.
 
     counts  in how many training rows each label is, int (n_labels,)
     """
@@ -167,29 +170,28 @@ def by_frequency(
 
 
 def confusions(top: ndarray, labels: Labels) -> list[Confusion]:
-    """Pairs of a missed label and a wrong prediction of the same row, most frequent first.
-
-    A label is missed, and a prediction wrong, within the row's share; see above.
+    """Pairs of a missed label and a wrong prediction of the same row, most frequent first; see
+    above.
     """
     n_predictions = top.shape[1]
     max_id = int(max(top.max(initial=0), labels.ids.max(initial=0)))
     shape = (len(labels), max_id + 1)
-    share = np.minimum(labels.n_of_row, n_predictions)
+    n_considered = np.minimum(labels.n_of_row, n_predictions)
 
-    is_in_share = np.arange(n_predictions) < share[:, None]
-    row, column = np.nonzero(is_in_share & ~hits(top, labels))
+    is_considered = np.arange(n_predictions) < n_considered[:, None]
+    row, column = np.nonzero(is_considered & ~hits(top, labels))
     wrong = _indicator(row, top[row, column], shape)
 
     row_of_label = labels.row_of_id
-    is_missed = ranks(top, labels) >= share[row_of_label]
+    is_missed = ranks(top, labels) >= n_considered[row_of_label]
     missed = _indicator(row_of_label[is_missed], labels.ids[is_missed], shape)
 
     pairs = (missed.T @ wrong).tocoo()
     order = np.lexsort((pairs.col, pairs.row, -pairs.data))
     columns = (pairs.row[order], pairs.col[order], pairs.data[order])
     return [
-        Confusion(label, answer, rows)
-        for label, answer, rows in zip(*(column.tolist() for column in columns), strict=True)
+        Confusion(label, prediction, rows)
+        for label, prediction, rows in zip(*(column.tolist() for column in columns), strict=True)
     ]
 
 
@@ -229,11 +231,11 @@ def reliability(probability: ndarray, is_right: ndarray) -> Reliability:
 
     probability  float (n,) within 0 and 1; `is_right` bool (n,)
     """
-    bin_of_row = np.clip((probability * BINS).astype(int64), 0, BINS - 1)
-    n = np.bincount(bin_of_row, minlength=BINS)
+    bin_of_row = np.clip((probability * N_BINS).astype(int64), 0, N_BINS - 1)
+    n = np.bincount(bin_of_row, minlength=N_BINS)
     with np.errstate(invalid="ignore"):
-        confidence = np.bincount(bin_of_row, weights=probability, minlength=BINS) / n
-        accuracy = np.bincount(bin_of_row, weights=is_right, minlength=BINS) / n
+        confidence = np.bincount(bin_of_row, weights=probability, minlength=N_BINS) / n
+        accuracy = np.bincount(bin_of_row, weights=is_right, minlength=N_BINS) / n
     error = ratio(float(np.nansum(n * np.abs(accuracy - confidence))), float(n.sum()))
     return Reliability(n, confidence, accuracy, error)
 
