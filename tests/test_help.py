@@ -103,6 +103,13 @@ def test_the_help_shows_defaults_that_depend_on_the_objective():
     assert "number of negatives drawn for each positive [default: 5; 100 for ldgs, mips" in text
 
 
+@pytest.mark.parametrize("command", ["train", "classify", "compare", "phrases", "report", "export"])
+def test_the_help_of_an_option_states_one_default(command):
+    for param in get_command(application([command])).commands[command].params:
+        text = param.help or ""
+        assert len(re.findall(r"by default|\[default:", text)) <= 1, param.name
+
+
 # ---- settings by --set
 
 

@@ -108,6 +108,20 @@ def test_the_page_of_a_classifier_on_test_data(tmp_path, write):
     assert {"60", "sport"} <= set(plain.cells)
 
 
+def test_pages_of_rows_with_one_label_begin_with_accuracy(tmp_path, write):
+    folders = [label_folder(tmp_path / name, several_labels=False) for name in ("a", "b")]
+    test = write("__label__film scene actor\n__label__sport goal ball\n", "test.txt")
+    text = report(folders[0], tmp_path / "one.html", test=test).read_text("utf-8")
+    page = Page(text)
+    pair = Page(
+        report(folders[0], tmp_path / "two.html", other=folders[1], test=test).read_text("utf-8")
+    )
+    for cells in (page.cells, pair.cells):
+        assert "accuracy" in cells
+    assert not {"P@5", "precision"} & set(pair.cells)
+    assert "validation accuracy" in text
+
+
 def test_the_page_shows_results_on_test_data(tmp_path, write):
     classifier = load(label_folder(tmp_path / "model"))
     request = PageRequest(
@@ -124,6 +138,7 @@ def test_the_page_shows_results_on_test_data(tmp_path, write):
     rows = values["by_k"]
     metrics = dict(values["metrics"])
     assert rows[0] == ["k", "precision", "recall", "nDCG"]
+    assert list(values["key_figures"]) == ["labels", "test rows", "P@1", "P@5", "log-likelihood"]
     assert [row[0] for row in rows[1:]] == ["1", "2", "3", "4"]  # labels
     assert [(row[1], row[3]) for row in rows[1:4:2]] == [
         (metrics[f"P@{k}"], metrics[f"nDCG@{k}"]) for k in (1, 3)

@@ -122,6 +122,93 @@ def test_times_that_are_ambiguous_or_make_no_session_are_refused(tmp_path, times
     assert (error.value.file, error.value.line) == (str(table), line)
 
 
+ROWS = [
+    ("ann", "Desk Lamp", "2026-01-01", "19.9"),
+    ("bob", "Sofa", "2026-01-01", "399"),
+    ("ann", "Chair", "2026-01-02", "49"),
+    ("bob", "Chair", "2026-01-03", "49"),
+]
+
+
+def table_of(heading, places, separator):
+    """A table of the columns of ROWS at these places."""
+    lines = [heading] if heading else []
+    return "".join(
+        separator.join(line) + "\n"
+        for line in [*lines, *([row[place] for place in places] for row in ROWS)]
+    )
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
+@pytest.mark.parametrize(
+    ("heading", "places", "columns"),
+    [
+        (["user", "item", "time"], (0, 1, 2), "user, item, time"),
+        (["time", "item", "user"], (2, 1, 0), "user, item, time"),
+        (
+            ["price", "Order Date", "user id", "Product"],
+            (3, 2, 0, 1),
+            "user id, Product, Order Date",
+        ),
+        (["InvoiceNo", "StockCode", "price", "InvoiceDate"], (0, 1, 3, 2), "InvoiceNo, StockCode"),
+        (["customer_name", "item_price", "items"], (0, 3, 1), "customer_name, items"),
+        (["sessionid", "event date", "sku"], (0, 2, 1), "sessionid, sku, event date"),
+        (["created_at", "product_name", " client"], (2, 1, 0), "client, product_name, created_at"),
+        (None, (0, 1, 2), "1, 2, 3"),
+        (None, (2, 0, 1), "2, 3, 1"),
+        (None, (0, 2, 1), "1, 3, 2"),
+    ],
+)
+def test_columns_are_guessed_and_said(tmp_path, heading, places, columns, separator):
+    table = tmp_path / "orders.csv"
+    table.write_text(table_of(heading, places, separator))
+    progress = Notes()
+    assert sorted(sessions(str(table), None, None, progress)) == ["Desk_Lamp Chair", "Sofa Chair"]
+    guess = progress.notes[0]
+    assert f"are the columns {columns}" in guess
+    assert guess.endswith("choose others by --columns")
+
+
+def test_two_columns_without_a_heading_are_user_and_item(tmp_path):
+    table = tmp_path / "orders.csv"
+    table.write_text("1;Desk Lamp\n1;Chair\n")
+    assert list(sessions(str(table), None, None, Silent())) == ["Desk_Lamp Chair"]
+
+
+def test_a_session_comes_before_the_user_and_other_columns_are_named(tmp_path):
+    table = tmp_path / "clicks.csv"
+    table.write_text("user_id,session_id,item_id,day\n1,7,a,2026-01-01\n1,7,b,2026-01-01\n")
+    progress = Notes()
+    assert list(sessions(str(table), None, None, progress)) == ["a b"]
+    assert "are the columns session_id, item_id, day (not user_id)" in progress.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "listed"),
+    [
+        ("klant,artikel\n1,a\n1,b\n", ("klant, artikel",)),
+        ("user,order_total\n1,3\n", ("user, order_total",)),
+        # MovieLens: user, item, rating, time
+        ("196\t242\t3\t881250949\n196\t302\t3\t891717742\n", ("1, 2, 3, 4",)),
+        ("1,2026-01-01,2026-01-02\n", ("1, 2, 3",)),
+        ("1,a,b\n", ("1, 2, 3",)),
+    ],
+)
+def test_columns_that_are_not_clear_are_asked_for(tmp_path, text, listed):
+    table = tmp_path / "events.csv"
+    table.write_text(text)
+    with refused_data(str(table), "columns", quoting=listed):
+        list(sessions(str(table), None, None, Silent()))
+
+
+@pytest.mark.parametrize("text", ["", "user,item,time\n"])
+def test_a_table_without_rows_is_refused(tmp_path, text):
+    table = tmp_path / "events.csv"
+    table.write_text(text)
+    with refused_data(str(table), quoting="no rows"):
+        list(sessions(str(table), None, None, Silent()))
+
+
 @pytest.mark.parametrize("heading", ["", "who,what,when\n"])
 def test_columns_have_numbers_where_there_is_no_heading(tmp_path, heading):
     table = tmp_path / "events.csv"

@@ -142,7 +142,7 @@ def check(
 
 def sessions(
     table: str,
-    columns: str = "user,item,time",
+    columns: str | None = None,
     gap: str | None = None,
     time_unit: str | None = None,
     output: Path | None = None,
@@ -157,7 +157,8 @@ def sessions(
 
     table      CSV, TSV, JSON Lines or Parquet file
     columns    names of the columns of user (or order), item and time, or their numbers, from 1, in
-               a table without a heading; without a time, as order,item, rows are in their order
+               a table without a heading; without a time, as order,item, rows are in their order;
+               by default guessed, as a note says
     gap        a pause after which a new session of a user begins, such as 30m; by default none does
     time_unit  unit of times that are numbers: s, ms, us, ns or days; by default recognised
     output     file to write; by default standard output

@@ -111,7 +111,8 @@ class Option:
 
         defaults = self._default_texts()
         if defaults:
-            meaning += f"  [default: {'; '.join(defaults)}]"
+            title = "except" if "by default" in meaning else "default:"
+            meaning += f"  [{title} {'; '.join(defaults)}]"
         return meaning
 
     def _default_texts(self) -> list[str]:

@@ -137,7 +137,7 @@ class LabelledData(Data):
         """Rank by log-likelihood where test rows have one label each, else by nDCG."""
         keeps_one_label = self.options.get("labels") in ("first", "lowest-id")
         if keeps_one_label or bool((self.rows.labels.n_of_row <= 1).all()):
-            self.measures = ("log_likelihood", *PRECISIONS, "ndcg@5")
+            self.measures = ("log_likelihood", "accuracy", "ndcg@5")
             self.curve_of = "validation log-likelihood"
         else:
             self.measures = ("ndcg@5", *PRECISIONS, "log_likelihood")

@@ -16,6 +16,7 @@ NAMES = {
     "log_likelihood": "log-likelihood",
     "similarity": "word similarity",
     "analogies": "analogies",
+    "accuracy": "accuracy",
     "p@1": "P@1",
     "p@3": "P@3",
     "p@5": "P@5",
@@ -24,9 +25,8 @@ NAMES = {
     "ndcg@10": "NDCG@10",
     "hr@10": "HR@10",
 }
-# A second measure that conclusions mention, by unit.
-SECOND_MEASURE = {"examples": "p@1"}
-SECOND_MEASURE_OF_VECTORS = "similarity"
+# Measures that conclusions mention beside the one ranked by; data have one of them.
+SECOND_MEASURES = ("similarity", "accuracy", "p@1")
 # Minimum ratio of speeds for a sentence about a faster objective.
 MIN_RATIO_OF_PACES = 1.2
 # With fewer seeds a sentence says what they cannot show.
@@ -364,7 +364,9 @@ def about_pace(
 
 def about_second_measure(ranking: Ranking) -> list[str]:
     """The best in the second measure, or those that share the first rank."""
-    measure = SECOND_MEASURE.get(ranking.unit, SECOND_MEASURE_OF_VECTORS)
+    measure = next((name for name in SECOND_MEASURES if name in ranking.measures), None)
+    if measure is None:
+        return []
     measured = [line for line in ranking.lines if measure in line.standings]
     if measure == ranking.by or len(measured) < 2:
         return []

@@ -19,12 +19,16 @@ from embedx.report.labels import scores_at_each_k
 from embedx.report.runs import styles_of
 from embedx.runtime.progress import Progress
 
+# measures by whether rows have several labels
 MEASURES = {
-    "p@1": "P@1",
-    "p@3": "P@3",
-    "p@5": "P@5",
-    "ndcg@5": "nDCG@5",
-    "log_likelihood": "log-likelihood",
+    False: {"accuracy": "accuracy", "ndcg@5": "nDCG@5", "log_likelihood": "log-likelihood"},
+    True: {
+        "p@1": "P@1",
+        "p@3": "P@3",
+        "p@5": "P@5",
+        "ndcg@5": "nDCG@5",
+        "log_likelihood": "log-likelihood",
+    },
 }
 # columns of `per_label_rows`
 TEST_ROWS = 2
@@ -35,7 +39,7 @@ MAX_LABELS = 10
 
 
 def pair_values(classifiers: Sequence[Classifier], request: PageRequest) -> dict[str, Any]:
-    """Scores, precision at each number of predictions, and the labels that differ most.
+    """Scores, those at each number of predictions, and the labels that differ most.
 
     Empty without test data.
     """
@@ -61,46 +65,55 @@ def tested(
 ) -> dict[str, Any]:
     """The scores of two classifiers on the same test rows, for the template.
 
-    These are the scores with the intervals of paired differences, precision at each number of
-    predictions, and the labels that differ most.
+    These are the scores with the intervals of paired differences, precision (or recall, where rows
+    have one label) at each number of predictions, and the labels that differ most.
 
     data  the test rows as each model reads them
     """
+    have_several_labels = any(model.has_several_labels for model in models)
+    measures = MEASURES[have_several_labels]
+    measure_at_k = "precision" if have_several_labels else "recall"
     scores = [
-        scores_by_groups(model.evaluate, rows, MEASURES)
+        scores_by_groups(model.evaluate, rows, measures)
         for model, rows in zip(models, data, strict=True)
     ]
-    precision = {}
+    curves = {}
     label_rows = []
     for name, model, rows in zip(names, models, data, strict=True):
         analysis = report_of_one(model, name, rows, progress).analysis
         assert analysis is not None
         predicted = analysis.predicted
-        at_k = scores_at_each_k(predicted.top, predicted.labels)["precision"]
-        precision[name] = [[(k, k, value) for k, value in enumerate(at_k, 1)]]
+        at_k = scores_at_each_k(predicted.top, predicted.labels)[measure_at_k]
+        curves[name] = [[(k, k, value) for k, value in enumerate(at_k, 1)]]
         label_rows.append({row[0]: row for row in per_label_rows(analysis.by_label)[1:]})
 
     chart = drawing.curves_chart(
-        precision,
+        curves,
         0,
-        "precision",
+        measure_at_k,
         "by-k",
         styles=styles_of(names),
         x_label="k, the number of predictions",
     )
     return {
-        "scores": score_rows(names, *scores),
+        "scores": score_rows(names, measures, *scores),
         "chart_by_k": chart,
         "labels": differing_labels(names, *label_rows),
     }
 
 
 def score_rows(
-    names: Sequence[str], scores_a: Mapping[str, Score], scores_b: Mapping[str, Score]
+    names: Sequence[str],
+    measures: Mapping[str, str],
+    scores_a: Mapping[str, Score],
+    scores_b: Mapping[str, Score],
 ) -> list[list[str]]:
-    """A table of the measures that both models have, with their differences."""
+    """A table of the measures that both models have, with their differences.
+
+    measures  their titles by name
+    """
     rows = [["measure", *names, " - ".join(names)]]
-    for measure, title in MEASURES.items():
+    for measure, title in measures.items():
         if measure not in scores_a or measure not in scores_b:
             continue
         runs = {"A": [scores_a[measure]], "B": [scores_b[measure]]}

@@ -45,7 +45,11 @@ DASH = "–"
 MIN_OPACITY = 0.35
 # of a curve
 MAX_POINTS = 200
-MEASURES = {"p@1": "P@1", "p@5": "P@5", "log_likelihood": "log-likelihood"}
+# measures at the top of a page, by whether rows have several labels
+MEASURES = {
+    False: {"accuracy": "accuracy", "log_likelihood": "log-likelihood"},
+    True: {"p@1": "P@1", "p@5": "P@5", "log_likelihood": "log-likelihood"},
+}
 
 
 def single_values(classifier: Classifier, request: PageRequest) -> dict[str, Any]:
@@ -55,9 +59,11 @@ def single_values(classifier: Classifier, request: PageRequest) -> dict[str, Any
     """
     source = request.test
     progress = request.progress
+    measures = MEASURES[classifier.has_several_labels]
+    first = next(iter(measures.values()))
     curves = {
-        f"validation {MEASURES[name]}": validation_points(classifier.facts, name)
-        for name in ("p@1", "log_likelihood")
+        f"validation {first}": validation_points(classifier.facts, "p@1"),
+        "validation log-likelihood": validation_points(classifier.facts, "log_likelihood"),
     }
     values: dict[str, Any] = {"defaults": default_settings(classifier), "curve_of": curves}
     key_figures = {"labels": f"{classifier.n_labels:,}"}
@@ -72,7 +78,7 @@ def single_values(classifier: Classifier, request: PageRequest) -> dict[str, Any
     predicted = analysis.predicted
 
     key_figures["test rows"] = f"{len(predicted.kept):,}"
-    for name, title in MEASURES.items():
+    for name, title in measures.items():
         if name in metrics:
             key_figures[title] = f"{metrics[name]:.4f}"
     return values | {
@@ -80,7 +86,7 @@ def single_values(classifier: Classifier, request: PageRequest) -> dict[str, Any
         "source": Path(public_url(source)).name,
         "metrics": number_rows("metric", metrics),
         "warning": classifier.likelihood_warning(metrics),
-        **at_each_k(predicted.top, predicted.labels),
+        **at_each_k(classifier, predicted),
         "chart_of_reliability": reliability_chart(
             analysis.reliability, about_reliability(classifier, analysis.reliability)
         ),
@@ -285,9 +291,13 @@ def scores_at_each_k(top: ndarray, labels: Labels) -> dict[str, list[float]]:
     }
 
 
-def at_each_k(top: ndarray, labels: Labels) -> dict[str, Any]:
-    """The scores at each k as a table and a chart, for the template."""
-    scores = scores_at_each_k(top, labels)
+def at_each_k(classifier: Classifier, predicted: Predictions) -> dict[str, Any]:
+    """The scores at each k as a table and a chart, for the template; without precision where rows
+    have one label.
+    """
+    scores = scores_at_each_k(predicted.top, predicted.labels)
+    if not classifier.has_several_labels:
+        del scores["precision"]
     rows = [["k", *scores]]
     for k, scores_at_k in enumerate(zip(*scores.values(), strict=True), 1):
         rows.append([str(k), *map(number, scores_at_k)])

@@ -67,8 +67,8 @@ class SkipGramSettings(TrainingSettings):
     )
     optimizer: str = param(
         "rowwise-adagrad",
-        f"optimiser; {optimizers.meanings(WORDS, COLLAPSED)}; from {LARGE_TEXT:,} tokens on by"
-        f" default {large_text_defaults()}, unless --optimizer, --learning-rate, --subwords or cbow"
+        f"optimiser; {optimizers.meanings(WORDS, COLLAPSED)}; from {LARGE_TEXT:,} tokens on"
+        f" {large_text_defaults()}, unless --optimizer, --learning-rate, --subwords or cbow"
         " is given",
         choices=optimizers.taken_by(WORDS, COLLAPSED),
     )

@@ -15,6 +15,7 @@ import numpy as np
 from embedx.errors import DataError, InapplicableError, Part, Setting, SettingError, Text, choice
 from embedx.runtime.progress import Progress
 from embedx.text.decompression import damage_explained, unpacked
+from embedx.text.event_columns import USUAL_NAMES, guess_columns, is_heading
 from embedx.text.opening import BLOCK_BYTES, CountedReader, open_source
 from embedx.text.parquet import parquet_records
 from embedx.text.session_items import BLANK_IN_ITEM, item_as_word, item_in_line
@@ -36,7 +37,7 @@ N_COLUMNS = 3
 
 def sessions(
     table: str,
-    columns: str,
+    columns: str | None,
     gap: float | None,
     progress: Progress,
     time_unit: str | None = None,
@@ -45,22 +46,23 @@ def sessions(
     separated by spaces, and the words of an item joined by _. Raises `DataError` if there are none.
 
     columns    names of the columns of user (or order), item and time, separated by commas, or their
-               numbers, from 1, in a table without a heading; without a time rows are in their order
+               numbers, from 1, in a table without a heading; without a time rows are in their
+               order. None: guessed, and said
     gap        a new session begins after a pause longer than this, in seconds; None: one session
                per user
     time_unit  unit of numeric times, one of `times.UNITS`; None: recognised
     """
-    names = _names_of_columns(columns)
     if time_unit is not None and time_unit not in UNITS:
         raise SettingError("time_unit", time_unit, choice(time_unit, UNITS))
+    names, records = _columns_and_records(table, columns, progress)
     if len(names) == N_COLUMNS:
-        events = _read_events(table, names, Times(time_unit), progress)
+        events = _read_events(table, names, records, Times(time_unit), progress)
     else:
         _check_needs_no_time(gap, time_unit)
-        events = _read_events(table, names, None, progress)
+        events = _read_events(table, names, records, None, progress)
     begins, ends = _bounds(events, gap)
     is_short = ends - begins < 2
-    _check_lengths(table, columns, gap, is_short)
+    _check_lengths(table, ",".join(names), gap, is_short)
     n_short = int(is_short.sum())
     if n_short:
         progress.note(
@@ -79,6 +81,31 @@ def _names_of_columns(columns: str) -> list[str]:
         problem = "must be the names of the columns of user and item, and of time if there is one"
         raise SettingError("columns", columns, problem)
     return names
+
+
+def _columns_and_records(
+    table: str, columns: str | None, progress: Progress
+) -> tuple[list[str], Iterator[tuple[int, Any]]]:
+    """The names of the columns, guessed if they are not given, and the rows of the table."""
+    if columns is not None:
+        names = _names_of_columns(columns)
+        return names, _records(table, names, progress)
+    records = _records(table, None, progress)
+    number, first = next(records, (1, {}))
+    if isinstance(first, Bad):
+        raise DataError(table, number, first.why, first.remedy)
+    if not first:
+        raise DataError(table, None, "no rows", "is it the right file?")
+    guessed = guess_columns(first)
+    if guessed is None:
+        problem = "its columns of user (or order) and item are not known by their names"
+        raise DataError(table, None, problem, _remedy_for_missing(first))
+    roles = ", ".join(USUAL_NAMES[: len(guessed)])
+    others = [name for name in first if name not in guessed]
+    not_taken = f" (not {', '.join(others)})" if others else ""
+    guess = f"{table}: {roles} are the columns {', '.join(guessed)}{not_taken}; choose others by "
+    progress.note(guess, Setting("columns"))
+    return guessed, itertools.chain([(number, first)], records)
 
 
 def _check_needs_no_time(gap: float | None, time_unit: str | None) -> None:
@@ -104,7 +131,13 @@ class _Events(NamedTuple):
     names: list[str]
 
 
-def _read_events(table: str, names: list[str], times: Times | None, progress: Progress) -> _Events:
+def _read_events(
+    table: str,
+    names: list[str],
+    records: Iterator[tuple[int, Any]],
+    times: Times | None,
+    progress: Progress,
+) -> _Events:
     """The events of a table; without times, in the order of its rows. Raises `DataError` if there
     are none.
     """
@@ -112,7 +145,7 @@ def _read_events(table: str, names: list[str], times: Times | None, progress: Pr
     items: dict[str, int] = {}
     ids = array.array("i")
     example_of_joined = None
-    for line, values in _events(table, names, progress):
+    for line, values in _values(table, names, records):
         user, item = values[:2]
         _check_event(table, line, names, user, item)
         if times is not None:
@@ -191,22 +224,19 @@ def _range(seconds: np.ndarray) -> str:
     return f", from {first:%Y-%m-%d %H:%M} to {last:%Y-%m-%d %H:%M} (UTC)"
 
 
-def _events(table: str, names: list[str], progress: Progress) -> Iterator[tuple[int, list[str]]]:
+def _values(
+    table: str, names: list[str], records: Iterator[tuple[int, Any]]
+) -> Iterator[tuple[int, list[str]]]:
     """Yield the values of the columns, with their line or row."""
-    (source,) = find_sources([table])
-    progress.start("reading", source.size, "B")
-    with open_source(source) as file, damage_explained(source):
-        for number, record in _records(source, file, table, names, progress):
-            if isinstance(record, Bad):
-                raise DataError(table, number, record.why, record.remedy)
-            values = [value_of(record, name, None) for name in names]
-            if None in values:
-                missing = f'no column "{names[values.index(None)]}"'
-                raise DataError(table, number, missing, _remedy_for_missing(record))
-            progress.update(file.count)
-            pairs = zip(names, values, strict=True)
-            yield number, [_text_of(value, table, number, name) for name, value in pairs]
-    progress.finish()
+    for number, record in records:
+        if isinstance(record, Bad):
+            raise DataError(table, number, record.why, record.remedy)
+        values = [value_of(record, name, None) for name in names]
+        if None in values:
+            missing = f'no column "{names[values.index(None)]}"'
+            raise DataError(table, number, missing, _remedy_for_missing(record))
+        pairs = zip(names, values, strict=True)
+        yield number, [_text_of(value, table, number, name) for name, value in pairs]
 
 
 def _remedy_for_missing(record: Mapping[str, Any]) -> Text:
@@ -228,10 +258,24 @@ def _text_of(value: Any, table: str, line: int, column: str) -> str:
     return str(value)
 
 
-def _records(
-    source: Source, file: CountedReader, table: str, names: list[str], progress: Progress
+def _records(table: str, names: list[str] | None, progress: Progress) -> Iterator[tuple[int, Any]]:
+    """Yield the rows of a table, by column, with their line or number.
+
+    names  of columns that are looked for; None: all columns may be
+    """
+    (source,) = find_sources([table])
+    progress.start("reading", source.size, "B")
+    with open_source(source) as file, damage_explained(source):
+        for record in _opened_records(source, file, table, names, progress):
+            progress.update(file.count)
+            yield record
+    progress.finish()
+
+
+def _opened_records(
+    source: Source, file: CountedReader, table: str, names: list[str] | None, progress: Progress
 ) -> Iterator[tuple[int, Any]]:
-    """The rows of a table of any format, by column."""
+    """The rows of an open table of any format, by column."""
     buffered = io.BufferedReader(file, BLOCK_BYTES)
     if buffered.peek(len(PARQUET_START)).startswith(PARQUET_START):
         # otherwise the buffer would close the file
@@ -242,25 +286,30 @@ def _records(
     lines = itertools.chain([first], lines)
     if first.lstrip().startswith(b"{"):
         return json_records(lines)
-    return _named(table_rows(lines, table, names), names, table, progress)
+    return _named(table_rows(lines, table, names or []), names, table, progress)
 
 
 def _named(
-    rows: Iterator[tuple[int, Any]], names: list[str], table: str, progress: Progress
+    rows: Iterator[tuple[int, Any]], names: list[str] | None, table: str, progress: Progress
 ) -> Iterator[tuple[int, Any]]:
     """The rows of a table by column.
 
     The first row names the columns. If all `names` are numbers that are not in the first row,
-    columns are numbered from 1, and the first row is an event if it looks like one.
+    columns are numbered from 1, and the first row is an event if it looks like one. Without
+    `names` a first row that is no heading is an event, too.
     """
     first: tuple[int, Any] = next(rows, (1, []))
     number, head = first
     if isinstance(head, Bad):
         yield number, head
         return
-    are_numbers = all(map(str.isdecimal, names)) and not {*names} <= {*head}
+    head = [name.strip() for name in head]
+    if names is None:
+        are_numbers = not is_heading(head)
+    else:
+        are_numbers = all(map(str.isdecimal, names)) and not {*names} <= {*head}
     if are_numbers:
-        if _is_event(head, names):
+        if names is None or _is_event(head, names):
             rows = itertools.chain([first], rows)
         else:
             progress.note(f"{table}: its first line is taken as a heading, and left out")

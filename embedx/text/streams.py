@@ -157,7 +157,7 @@ def _check_format(source: Source, settings: TextSettings, head: bytes) -> None:
 
 def _no_sessions(name: str) -> DataError:
     """The error for a table instead of lines of sessions."""
-    command = f"embedx corpus sessions {shlex.quote(name)} --columns user,item,time"
+    command = f"embedx corpus sessions {shlex.quote(name)}"
     of_rows = f"if its rows are events, write their sessions with `{command}`"
     of_column = (", if a column has sessions, name it by ", Setting("column"))
     remedy = (of_rows, of_column, ", and if each line is a session, rename it to .txt")

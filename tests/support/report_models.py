@@ -87,7 +87,7 @@ def words_as_they_are(words):
     )
 
 
-def label_folder(path):
+def label_folder(path, several_labels=True):
     """A folder of a classifier of four labels on six words, as after a run with validation data."""
     objective_class = objectives.find("softmax")
     objective = objective_class(objective_class.Settings())
@@ -110,7 +110,7 @@ def label_folder(path):
         "epochs": 3,
         "seconds": 1.5,
         "history": epochs,
-        "several_labels": True,
+        "several_labels": several_labels,
     }
     arrays = {"output": WEIGHTS, "bias": np.array([0.5, 0.2, 0, -1], np.float32)}
     return Classifier(
