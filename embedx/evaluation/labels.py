@@ -51,7 +51,7 @@ TOLERANCE = 1e-8
 MAX_PASSES = 20
 # The k best labels are found by insertion, unless k is above this and labels are few for it:
 MAX_INSERTED = 100
-MIN_LABELS_PER_INSERTED = 32
+MIN_LABELS_PER_INSERTED = 8
 # Jain et al. 2016, for all but two of their data sets
 PROPENSITY_A = 0.55
 PROPENSITY_B = 1.5
