@@ -8,6 +8,7 @@ where a page has `<!-- generated: NAME -->` with a NAME in PARTS, `<!-- docstrin
 """
 
 import ast
+import html
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -37,6 +38,11 @@ _DIGITS = (
 NUMBER = re.compile(
     rf"\**{_DIGITS}(?:\s(?:±|to)\s{_DIGITS})?(?:\s?\({_DIGITS}(?:\sto\s{_DIGITS})?\))?\**"
 )
+# what pymdownx.arithmatex makes of $...$ and, as a block, of $$...$$
+FORMULA = re.compile(
+    r'<(?P<tag>span|div) class="arithmatex">\\[(\[](?P<latex>.*?)\\[)\]]</(?P=tag)>', re.DOTALL
+)
+BARE_LOG = re.compile("<mi>log</mi>(?!<mo)")
 # how a page in docs/ links to a page of measurements
 IN_REPOSITORY = re.compile(r"\]\((\.\./)+eval/results/")
 IN_DOCS = "](../../docs/"  # and the other way
@@ -348,6 +354,33 @@ def on_page_markdown(text: str, **of_page: Any) -> str:
     """
     text = with_numbers_right(filled(text))
     return IN_REPOSITORY.sub("](results/", text).replace(IN_DOCS, "](../")
+
+
+def with_formulas(content: str) -> str:
+    """A page of HTML with its formulas as MathML, which browsers draw without a script."""
+    return FORMULA.sub(_mathml, content)
+
+
+def _mathml(formula: re.Match[str]) -> str:
+    """A formula in LaTeX as MathML; one of a block is centred, and scrolls where it is wide.
+
+    Raises ValueError for a command of LaTeX that the converter does not know.
+    """
+    from latex2mathml.converter import convert
+
+    latex = html.unescape(formula["latex"]).strip()
+    is_inline = formula["tag"] == "span"
+    mathml = convert(latex, display="inline" if is_inline else "block")
+    if "\\" in mathml:
+        raise ValueError(f"unknown command of LaTeX in {latex}")
+    # a thin space after a function without brackets, as LaTeX has it
+    mathml = BARE_LOG.sub('<mi>log</mi><mspace width="0.17em" />', mathml)
+    return mathml if is_inline else f'<div class="formula">{mathml}</div>'
+
+
+def on_page_content(content: str, **of_page: Any) -> str:
+    """Typeset the formulas of a page."""
+    return with_formulas(content)
 
 
 def write_tables() -> None:

@@ -624,3 +624,19 @@ text
 """
     assert "| --- | ---: | :-- | --- | ---: |" in hooks.with_numbers_right(page)
     assert hooks.with_numbers_right("| a |\n| --- |\n| - |\n") == "| a |\n| --- |\n| - |\n"
+
+
+def test_formulas_are_mathml_in_the_site():
+    pytest.importorskip("latex2mathml")  # of the extra `docs`
+    inline = '<p>as <span class="arithmatex">\\(a &lt; \\log b\\)</span>.</p>'
+    block = '<div class="arithmatex">\\[\n\\sum_k e^{z_k}\n\\]</div>'
+    page = hooks.with_formulas(inline + block)
+    assert page.startswith(
+        '<p>as <math xmlns="http://www.w3.org/1998/Math/MathML" display="inline">'
+    )
+    assert "<mo>&#x0003C;</mo>" in page
+    assert '<div class="formula"><math' in page
+    assert "arithmatex" not in page
+    assert "\\" not in page
+    with pytest.raises(ValueError, match="argmim"):
+        hooks.with_formulas('<span class="arithmatex">\\(\\argmim x\\)</span>')
