@@ -159,6 +159,15 @@ def two_topics(tmp_path_factory) -> Path:
     return path
 
 
+@pytest.fixture(scope="session")
+def digit_arrays():
+    """600 pictures of digits with their labels, and 200 to test on: X, y, X, y."""
+    from embedx.labeled.digits import digits
+
+    training, test = digits(600, 200)
+    return training.features, training.labels.ids, test.features, test.labels.ids
+
+
 @pytest.fixture
 def stop_after(monkeypatch):
     """Presses Ctrl-C in the runs that follow, or with None does not, after so many chunks."""

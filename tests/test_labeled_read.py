@@ -1,17 +1,12 @@
-"""Labelled data in every format: what the user's files say is what comes out, and with
-which ids.
-"""
+"""Labelled rows in text files: XC, LIBSVM and fastText."""
 
 import bz2
 import functools
 import gzip
 import http.server
-import io
-import json
 import lzma
 import os
 import re
-import struct
 import sys
 import threading
 from pathlib import Path
@@ -21,22 +16,19 @@ import numpy as np
 import pytest
 import zstandard
 from hypothesis import HealthCheck, given, settings, strategies as st
-from scipy.sparse import csc_matrix, csr_matrix, save_npz
 from sklearn.datasets import load_svmlight_file
 
 from embedx.errors import DataError
 from embedx.labeled.data import DataSchema
 from embedx.labeled.files import LabelledFile, source_of
 from embedx.labeled.formats import format_of
-from embedx.labeled.ids import read_label_names, read_names
-from embedx.labeled.label_files import with_names
 from embedx.labeled.options import ReadOptions
 from embedx.labeled.read import read, read_arriving, read_training
-from embedx.labeled.tables.settings import TableSettings
 from embedx.runtime.progress import SILENT
+from tests.support.label_data import label_rows
 from tests.support.needs import needs_data
 from tests.support.notes import Notes, lines_with
-from tests.support.refusals import refused, refused_data
+from tests.support.refusals import refused_data
 
 PACKERS = {
     "gz": gzip.compress,
@@ -44,11 +36,9 @@ PACKERS = {
     "xz": lzma.compress,
     "zst": zstandard.ZstdCompressor().compress,
 }
+
+
 DATA = Path(os.environ.get("EMBEDX_DATA", "")) / "xc"
-
-
-def label_rows(data):
-    return [data.labels[row].tolist() for row in range(len(data))]
 
 
 BLOCK_SIZES = pytest.mark.parametrize("size", [40, 1 << 18])
@@ -410,152 +400,6 @@ def test_fasttext_lines_are_recognised_by_a_label_anywhere_in_the_first_lines(wr
     assert read(write("no label\n__label__a film\n")).n_labels == 1
 
 
-# Dense and sparse arrays
-# ------------------------------------------------------------------------------------------------
-
-
-def idx(array, code=0x08):
-    return (
-        bytes([0, 0, code, array.ndim])
-        + struct.pack(f">{array.ndim}I", *array.shape)
-        + array.tobytes()
-    )
-
-
-def test_arrays_are_read_into_memory(tmp_path):
-    """A page of a mapped file that is cut off would end the process by SIGBUS."""
-    np.save(tmp_path / "x.npy", np.ones((2, 2), np.float32))
-    np.save(tmp_path / "y.npy", np.zeros(2, np.int32))
-    data = read(str(tmp_path / "x.npy"), str(tmp_path / "y.npy"))
-    for array in (data.features, data.labels.ids):
-        while array is not None:
-            assert not isinstance(array, np.memmap)
-            array = array.base
-
-
-def test_float32_arrays_that_take_most_of_the_memory_are_mapped_not_copied(tmp_path, monkeypatch):
-    monkeypatch.setattr("embedx.labeled.formats.arrays.available_memory", lambda: 48)
-    np.save(tmp_path / "x.npy", np.arange(9, dtype=np.float32).reshape(3, 3))
-    np.save(tmp_path / "y.npy", np.array([0, 2, 1]))  # half of the memory
-    notes = Notes()
-    data = read(str(tmp_path / "x.npy"), str(tmp_path / "y.npy"), progress=notes)
-    (note,) = notes.notes
-    assert lines_with(note, "x.npy: 0.0 GB", "memory-mapped")
-    assert isinstance(data.features, np.memmap) or isinstance(data.features.base, np.memmap)
-    assert data.features.tolist() == [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
-    assert label_rows(data) == [[0], [2], [1]]
-    assert data.n_labels == 3
-    assert not data.is_sparse
-
-
-@pytest.mark.parametrize("dtype", ["f8", ">f4", "u1", "i4", "?"])
-@pytest.mark.parametrize("pack", [bytes, gzip.compress])
-def test_other_arrays_become_float32(write, dtype, pack):
-    out = io.BytesIO()
-    np.save(out, np.array([[[0, 1], [1, 0]]], dtype))
-    data = read(write(pack(out.getvalue()), "x.npy"))
-    assert data.features.dtype == np.dtype("f4")
-    assert data.features.tolist() == [[0, 1, 1, 0]]
-
-
-@pytest.mark.parametrize("pack", [bytes, gzip.compress])
-def test_idx_files_are_images_and_labels(write, pack):
-    images = np.arange(12, dtype=np.uint8).reshape(3, 2, 2) * 20
-    file = write(pack(idx(images)), "images-idx3-ubyte")
-    data = read(file, write(pack(idx(np.array([9, 0, 4], np.uint8))), "labels-idx1-ubyte"))
-    assert data.features.tolist() == images.reshape(3, 4).tolist()
-    assert (label_rows(data), data.n_labels) == ([[9], [0], [4]], 10)
-    data = read(write(idx(np.array([[1, 2]], ">i2"), 0x0B), "x-idx2-short"))
-    assert data.features.tolist() == [[1, 2]]
-
-
-@pytest.mark.parametrize("kind", [csr_matrix, csc_matrix])
-def test_scipy_matrices_are_features_and_indicators(tmp_path, kind):
-    save_npz(tmp_path / "x.npz", kind(np.array([[0, 1.5], [2, 0]])))
-    indicators = kind(np.array([[1, 0, 1], [0, 1, 0]]))
-    indicators[1, 1] = 0  # a zero that is stored is no label
-    save_npz(tmp_path / "y.npz", indicators)
-    data = read(str(tmp_path / "x.npz"), str(tmp_path / "y.npz"))
-    assert data.features.toarray().tolist() == [[0, 1.5], [2, 0]]
-    assert data.features.dtype == np.float32
-    assert data.is_sparse
-    assert (label_rows(data), data.n_labels) == ([[0, 2], []], 3)
-
-
-def test_lines_of_labels_are_ids_if_all_are_numbers_and_names_otherwise(write, tmp_path):
-    np.save(tmp_path / "x.npy", np.eye(3, dtype=np.float32))
-    x = str(tmp_path / "x.npy")
-    commas = TableSettings(label_separator=",")
-    blanks = TableSettings(label_separator=" ")
-    data = read(x, write("3,1\n\n7, 1\n"), table=commas)
-    assert (label_rows(data), data.n_labels, data.schema.names) == ([[3, 1], [], [7, 1]], 8, None)
-    data = read_training(x, write("cat dog\r\n7\n\n"), table=blanks)
-    known = data.schema
-    assert (label_rows(data), data.schema.names) == ([[0, 1], [2], []], ["cat", "dog", "7"])
-    # separated as in training
-    assert label_rows(read(x, write("7 dog\nemu\n\n"), trained=known)) == [[2, 1], [3], []]
-    np.save(tmp_path / "y.npy", [7, 1, 7])  # looked up like other names
-    assert label_rows(read(x, str(tmp_path / "y.npy"), trained=known)) == [[2], [3], [2]]
-    assert label_rows(read(write("3 2 0\n 0:1\n 1:1\n\n", "x.txt"), write("b\na\nb\n"))) == [
-        [0],
-        [1],
-        [0],
-    ]
-
-
-def test_a_line_of_labels_is_one_label_unless_it_is_a_list_or_a_separator_is_given(write, tmp_path):
-    np.save(tmp_path / "x.npy", np.eye(3, dtype=np.float32))
-    x = str(tmp_path / "x.npy")
-    notes = Notes()
-    data = read(x, write("credit card\nloan, personal\n042\n"), progress=notes)
-    assert data.schema.names == ["credit card", "loan, personal", "042"]
-    assert not notes.notes
-    data = read(x, write("['credit card', 'loan']\nloan\n[]\n"))
-    assert [[data.schema.names[k] for k in row] for row in label_rows(data)] == [
-        ["credit card", "loan"],
-        ["loan"],
-        [],
-    ]
-    with pytest.raises(DataError) as caught:
-        read(x, write("a\n['a' b]\nc\n", "y.txt"))
-    assert caught.value.line == 2
-    read(x, write("3,1\n2\n1,2\n", "y.txt"), progress=notes)
-    assert lines_with(notes.notes[-1], '"3,1"', "--set label-separator=,")
-
-
-def test_labels_of_digits_are_text_except_where_the_format_defines_numbers(write, tmp_path):
-    codes = ["042", "0042", "V270", "42"]
-    lines = "".join(f"{code},word\n" for code in codes)
-    objects = "".join(json.dumps({"label": code, "text": "word"}) + "\n" for code in codes)
-    fasttext = "".join(f"__label__{code} word\n" for code in codes)
-    np.save(tmp_path / "x.npy", np.eye(4, dtype=np.float32))
-    x = str(tmp_path / "x.npy")
-    y = write("".join(f"{code}\n" for code in codes), "y.txt")
-    csv_file = write("label,text\n" + lines, "a.csv")
-    quoted = write("label,text\n" + re.sub(r"\w+", r'"\g<0>"', lines), "q.csv")
-    for data in (
-        read(csv_file),
-        read(quoted),
-        read(write(objects, "a.jsonl")),
-        read(write(fasttext, "a.txt")),
-        read(x, y),
-    ):
-        assert data.schema.names == codes
-        assert label_rows(data) == [[0], [1], [2], [3]]
-    # whole numbers are sorted, and later files do not shift them
-    schema = read(write("label,text\n10,a\n042,a\n0042,a\n2,a\n", "b.csv")).schema
-    assert schema.names == ["2", "10", "042", "0042"]
-    later = write("label,text\n0042,a\n42,a\n2,a\n042,a\n", "c.csv")
-    assert label_rows(read(later, trained=schema)) == [[3], [4], [0], [2]]
-    # numbers are compared by value
-    numbers = "".join(f'{{"label": {label}, "text": "a"}}\n' for label in ("7", "7.0", '"07"'))
-    assert read(write(numbers, "n.jsonl")).schema.names == ["7", "07"]
-    libsvm = read(write("+1 1:1\n-1 1:2\n1 1:3\n01 1:4\n"))
-    assert (libsvm.schema.names, label_rows(libsvm)) == (["-1", "1"], [[1], [0], [1], [1]])
-    signs = DataSchema(1, 2, ["+1", "-1"], by_name=True, first_feature=1)
-    assert label_rows(read(write("1 1:1\n-1 1:2\n+1 1:2\n"), trained=signs)) == [[0], [1], [0]]
-
-
 def test_comments_and_blanks_between_labels_of_sparse_rows_are_read(write):
     data = read(write("# made by a tool\n\n# 3 4\n1, 2 1:1 # first\n#no row\n2 , 3 2:1\n3 1:1\n"))
     assert label_rows(data) == [[0, 1], [1, 2], [2]]
@@ -613,71 +457,6 @@ def test_a_corpus_of_one_file_has_training_rows_and_test_rows(write, workdir):
     with gzip.open("TST.txt.gz", "wt") as file:
         file.write("3\n")
     assert label_rows(read("both", trained=training.schema)) == [[1]]
-
-
-# Names
-# ------------------------------------------------------------------------------------------------
-
-
-def test_names_are_lines_or_the_last_column(write):
-    assert read_names(write("cat\nbig dog\r\ncafé\n")) == ["cat", "big dog", "café"]
-    assert read_names(write("0\t12\tcat\n1\t7\tbig dog\n")) == ["cat", "big dog"]
-    file = write("0\tcat\n2\tdog\n")
-    with refused(kind=DataError, file=file, line=2):
-        read_names(file)
-
-
-def test_each_label_name_stands_once(write):
-    assert read_label_names(write("cat\nbig dog\n")) == ["cat", "big dog"]
-    file = write("cat\ndog\n cat\n")
-    with refused(kind=DataError, file=file, line=3) as raised:
-        read_label_names(file)
-    assert '"cat"' in raised.value.problem
-    file = write("cat\n\ndog\n")
-    with refused(kind=DataError, file=file, line=2):
-        read_label_names(file)
-
-
-NAMES = ["zero", "one", "two", "three"]
-
-
-@pytest.mark.parametrize(
-    ("train", "test"),
-    [
-        ("2 2 3\n2 0:1\n0 1:1\n", "2 2 3\n0 1:1\n2,1 0:1\n"),
-        ("2 1:1\n0 2:1\n", "0 2:1\n2,1 1:1\n"),
-        ("__label__2 a\n__label__0 b\n", "__label__0 b\n__label__2 __label__1 a\n"),
-    ],
-    ids=["XC", "LIBSVM", "fastText"],
-)
-def test_label_names_belong_to_the_ids_in_files_of_every_format(write, train, test):
-    data = with_names(read_training(write(train)), NAMES[:3], "names.txt")
-    schema = data.schema
-    assert schema.names == data.schema.names == NAMES[:3]
-    assert data.n_labels == schema.n_labels == 3
-    assert [[schema.names[k] for k in row] for row in label_rows(data)] == [["two"], ["zero"]]
-    tested = read(write(test, "test.txt"), trained=schema)
-    assert [[schema.names[k] for k in row] for row in label_rows(tested)] == [
-        ["zero"],
-        ["two", "one"],
-    ]
-
-
-@pytest.mark.parametrize(
-    ("train", "quoted"),
-    [
-        ("1 2 5\n0 0:1\n", ("4 names", "5 labels")),
-        ("4 1:1\n", ("4 names", "5 labels")),
-        ("1 2 3\n0 0:1\n", ("4 names", "3 labels")),
-        ("2 1:1\n", ("4 names", "3 labels")),
-        ("99999999999999999999 1:1\n", ("4 names", "2,147,483,648 labels")),
-        ("0 1:1\n-1 1:1\n", ('"-1"', "label_names")),
-        ("__label__cat a\n__label__1 b\n", ('"cat"', "label_names")),
-    ],
-)
-def test_names_that_cannot_apply_are_refused(write, train, quoted):
-    with refused_data("names.txt", quoting=quoted):
-        with_names(read(write(train)), NAMES, "names.txt")
 
 
 def test_labels_far_apart_are_kept_once_too(write):

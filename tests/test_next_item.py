@@ -20,75 +20,100 @@ from tests.support.notes import Notes
 from tests.support.refusals import refused_data
 
 
-def test_ranks_of_the_next_item_equal_those_of_loops(tmp_path):
-    rng = np.random.default_rng(0)
-    train = tmp_path / "train.txt"
-    test = tmp_path / "test.txt"
-    sessions = [[f"i{(k + d) % 9}" for d in range(4)] for k in rng.integers(0, 9, 300)]
-    train.write_text("".join(" ".join(session) + "\n" for session in sessions))
-    test.write_text("i1 i2 i3\ni4 i5\ni2 unknown\n")
-    model = (
-        embedx.SkipGram(dim=8, window=2, epochs=20, sample=0, threads=1, cache_dir=tmp_path)
-        .fit(str(train))
+@pytest.fixture(scope="module")
+def walks():
+    """300 sessions of four of nine items, each item followed by the next."""
+    starts = np.random.default_rng(0).integers(0, 9, 300)
+    return [[f"i{(start + step) % 9}" for step in range(4)] for start in starts]
+
+
+@pytest.fixture(scope="module")
+def train_file(walks, tmp_path_factory):
+    path = tmp_path_factory.mktemp("sessions") / "train.txt"
+    path.write_text("".join(" ".join(session) + "\n" for session in walks))
+    return path
+
+
+@pytest.fixture
+def test_file(tmp_path):
+    path = tmp_path / "test.txt"
+    path.write_text("i1 i2 i3\ni4 i5\ni2 unknown\n")
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def models(train_file):
+    """Models of the sessions by objective."""
+    settings = {"dim": 8, "window": 2, "epochs": 20, "sample": 0, "threads": 1}
+    return {
+        name: embedx.SkipGram(name, **settings, cache_dir=train_file.parent)
+        .fit(str(train_file))
         .model
-    )
+        for name in ("ns", "hs")
+    }
+
+
+def ranks_of_last_items(model, scores):
+    """The ranks of i3 and i5 among the scores of all items for the histories before them."""
+    ranks = []
+    for scores_of_items, item in zip(scores, ("i3", "i5"), strict=True):
+        score = scores_of_items[model.index(item)]
+        n_tied = (scores_of_items == score).sum() - 1
+        ranks.append(1 + (scores_of_items > score).sum() + n_tied / 2)
+    return np.array(ranks)
+
+
+def test_ranks_of_the_next_item_equal_those_of_loops(models, test_file):
+    model = models["ns"]
     progress = Notes()
-    rows = {row["ranking"]: row for row in evaluate.next_item(model, str(test), progress)}
+    rows = {row["ranking"]: row for row in evaluate.next_item(model, test_file, progress)}
     assert len(progress.notes) == 1
     assert rows["vectors"]["sessions"] == 2
+    h = np.stack([model["i2"] + next_item.DECAY * model["i1"], model["i4"]])
+    ranks = ranks_of_last_items(model, h @ model.output_vectors.T)
+    sessions = evaluate.read_sessions(model.words, test_file, progress)
+    reciprocal_ranks = evaluate.next_item_measures(model, *sessions)["MRR"]
+    assert reciprocal_ranks == pytest.approx(1 / ranks)
+    assert rows["vectors"]["MRR"] == pytest.approx(np.mean(1 / ranks))
 
-    def ranks_of(z):
-        ranks = []
-        for scores, item in zip(z, ("i3", "i5"), strict=True):
-            score = scores[model.index(item)]
-            n_tied = (scores == score).sum() - 1
-            ranks.append(1 + (scores > score).sum() + n_tied / 2)
-        return ranks
 
-    ranks = ranks_of(
-        np.stack([model["i2"] + next_item.DECAY * model["i1"], model["i4"]])
-        @ model.output_vectors.T
-    )
-    reciprocal_ranks = evaluate.next_item_measures(
-        model, *evaluate.read_sessions(model.words, str(test), progress)
-    )["MRR"]
-    assert reciprocal_ranks == pytest.approx([1 / rank for rank in ranks])
-    assert rows["vectors"]["MRR"] == pytest.approx(np.mean(reciprocal_ranks))
-    near = np.zeros((9, 9))
-    for session in sessions:
-        ids = [model.index(word) for word in session]
+def test_the_baseline_ranks_by_the_co_occurrences_of_the_last_item(models, walks, test_file):
+    model = models["ns"]
+    counts = np.zeros((9, 9))
+    for session in walks:
+        ids = [model.index(item) for item in session]
         for a, b in [*itertools.pairwise(ids), *zip(ids, ids[2:], strict=False)]:
-            near[[a, b], [b, a]] += 1
-    ranks = ranks_of([near[model.index("i2")], near[model.index("i4")]])
-    assert rows["co-occurrence"]["MRR"] == pytest.approx(np.mean([1 / rank for rank in ranks]))
+            counts[[a, b], [b, a]] += 1
+    ranks = ranks_of_last_items(model, [counts[model.index("i2")], counts[model.index("i4")]])
+    rows = {row["ranking"]: row for row in evaluate.next_item(model, test_file, Silent())}
+    assert rows["co-occurrence"]["MRR"] == pytest.approx(np.mean(1 / ranks))
+
+
+def test_items_are_ranked_by_a_tree_too(models, test_file):
+    by_vectors = evaluate.next_item(models["hs"], test_file, Silent())[0]
+    assert by_vectors["MRR"] > 0.4  # 0.31 by chance
+
+
+def test_compare_tunes_on_some_sessions_and_scores_the_others(
+    models, train_file, test_file, tmp_path
+):
+    model = models["ns"]
     model.save(tmp_path / "model")
-    # the first session tunes, the second is scored
+    sessions = evaluate.read_sessions(model.words, test_file, Silent())
+    reciprocal_ranks = evaluate.next_item_measures(model, *sessions)["MRR"]
     for tune, scored in ((None, reciprocal_ranks), (0.5, reciprocal_ranks[1:])):
+        settings = CompareSettings(tune=tune)
         data = TextData(
-            [str(train)], {}, CompareSettings(tune=tune), next_item=str(test), cache_dir=tmp_path
+            [str(train_file)], {}, settings, next_item=test_file, cache_dir=train_file.parent
         )
         assert data.prepare(Silent())["sessions"] == 2
         assert data.scores(tmp_path / "model")[0]["mrr"].value == pytest.approx(scored.mean())
         assert data.validation_score(tmp_path / "model", {}) == pytest.approx(reciprocal_ranks[0])
-    tree = (
-        embedx.SkipGram("hs", dim=8, window=2, epochs=20, sample=0, threads=1, cache_dir=tmp_path)
-        .fit(str(train))
-        .model
-    )
-    assert evaluate.next_item(tree, str(test), progress)[0]["MRR"] > 0.4  # 0.31 by chance
 
 
 @pytest.mark.parametrize("objective", ["ns", "hs"])
-def test_recommendations_use_the_scores_of_eval(tmp_path, objective):
-    train = tmp_path / "train.txt"
-    rng = np.random.default_rng(0)
-    sessions = [[f"i{(k + d) % 9}" for d in range(4)] for k in rng.integers(0, 9, 300)]
-    train.write_text("".join(" ".join(session) + "\n" for session in sessions))
-    model = (
-        embedx.SkipGram(objective, dim=8, window=2, epochs=20, sample=0, threads=1)
-        .fit(str(train))
-        .model
-    )
+def test_recommendations_use_the_scores_of_eval(models, objective):
+    model = models[objective]
     history = ["i1", "i1", "new", "i2"]
     recommended = model.recommend(history, top_k=3)
     h = (model["i2"] + 0.75 * next_item.DECAY * model["i1"] * 2) / (1 + 0.75)

@@ -1,10 +1,14 @@
-"""Small comparisons of objectives."""
+"""Small comparisons of objectives: their data, records and pages."""
+
+import csv
 
 import numpy as np
 
 from embedx.comparison import ranking
+from embedx.comparison.settings import CompareSettings
 from embedx.comparison.text import TextData
 from embedx.evaluation.statistics import Score
+from tests.support.report_models import Page
 
 MEASURES = TextData.measures
 
@@ -41,3 +45,19 @@ def ranked(*records):
     return ranking.ranked(
         records, list(dict.fromkeys(record["objective"] for record in records)), MEASURES, "words"
     )
+
+
+def small_text(corpus, folder, **settings):
+    """A comparison on a text, as data and settings."""
+    settings = CompareSettings(**{"epochs": 3, "seeds": 2, "threads": 1, "heldout": 0.3} | settings)
+    options = {"dim": 8, "sample": 0.0}
+    data = TextData([str(corpus)], options, settings, cache_dir=folder / "tokens")
+    return data, settings
+
+
+def assert_page_has_numbers(page, numbers):
+    """Assert that a page parses, requests nothing, and has every number of the CSV."""
+    cells = {cell.replace("−", "-") for cell in Page(page).cells}
+    expected = {cell for row in list(csv.reader(numbers.splitlines()))[1:] for cell in row if cell}
+    assert expected
+    assert expected <= cells

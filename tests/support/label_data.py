@@ -27,6 +27,11 @@ def topics(n=600, n_labels=90, n_features=200, seed=0, several=True):
     return Labeled(csr_matrix(x), Labels.of_rows(lists), n_labels)
 
 
+def label_rows(data):
+    """The label ids of each row, as lists."""
+    return [data.labels[row].tolist() for row in range(len(data))]
+
+
 def write_xc(path, rows, labels, n_labels=120):
     """Write rows, CSR, with their lists of labels as an XC file."""
     lines = [f"{rows.shape[0]} {rows.shape[1]} {n_labels}"]

@@ -1,5 +1,6 @@
 """Small runs of words and labels that are interrupted and resumed."""
 
+import functools
 import math
 import tempfile
 from pathlib import Path
@@ -62,10 +63,14 @@ class FromSnapshot(Checkpoints):
     finish = check_disk = take
 
 
+@functools.cache
+def pictures():
+    """400 pictures of digits."""
+    return digits()[0].rows(np.arange(400))
+
+
 def label_run(name, snapshot=None, **options):
     objective_class = OBJECTIVES[name]
-    data, _ = digits()
-    data = data.rows(np.arange(400))
     short = {
         "epochs": 3,
         "threads": 1,
@@ -77,7 +82,8 @@ def label_run(name, snapshot=None, **options):
         objective_class.Settings.from_options(objective_settings(objective_class, {"warm_up": 1.0}))
     )
     checkpoints = None if snapshot is None else FromSnapshot(snapshot)
-    trained = train(data, objective, ClassifySettings.from_options(short), checkpoints=checkpoints)
+    settings = ClassifySettings.from_options(short)
+    trained = train(pictures(), objective, settings, checkpoints=checkpoints)
     return trained.classifier.arrays, trained.outcome
 
 

@@ -28,7 +28,7 @@ MARK_OF_MODULE = {
     "tests.support.ray_cluster": "ray",
     "sklearn.utils.estimator_checks": "sklearn",
 }
-MARK_OF_TEST_MODULE = {"test_docs": "docs", "test_readme": "docs"}
+MARK_OF_TEST_MODULE = {"test_docs": "docs", "test_docs_run": "docs", "test_readme": "docs"}
 
 
 def marks_of(item):
