@@ -40,6 +40,7 @@ class Experiment:
               added to the page's name
     needs     the data sets (see `eval.datasets`) that the chosen jobs read
     mixed     whether records of several environments stand in one table
+    compared  what jobs have in common that stand in one table; by default all do
     page      the file of the page from the root of the repository, if it does not stand beside the
               published records
     """
@@ -58,6 +59,7 @@ class Experiment:
     publish: Callable[[Records], None] | None = None
     needs: Callable[["Run"], list[str]] = lambda run: []
     mixed: bool = False
+    compared: Callable[[Job], Any] = lambda job: None
     page: str | None = None
 
     def page_in(self, results: Path) -> Path:
@@ -65,6 +67,10 @@ class Experiment:
         if self.page is not None and results == RESULTS:
             return ROOT / self.page
         return results / f"{self.name}.md"
+
+    def records_in(self, results: Path) -> Records:
+        """What was measured, in a folder of records."""
+        return Records(results / f"{self.name}.jsonl", mixed=self.mixed, compared=self.compared)
 
 
 class Run:
@@ -182,7 +188,7 @@ def measure(run: Run, results: Path, command: str, resume: bool) -> None:
 
 def report(experiment: Experiment, results: Path, quick: bool = False) -> Records:
     """Write the generated parts of the page and the pictures anew; what they were made of."""
-    records = Records(results / f"{experiment.name}.jsonl", mixed=experiment.mixed)
+    records = experiment.records_in(results)
     if not records.by_job:
         raise SystemExit(f"{records.path}: no records there; run without --report-only first")
     file = experiment.page_in(results)

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from embedx import load, objectives
-from embedx.comparison.runs import last_line, watched
+from embedx.comparison.runs import reason, watched
 from embedx.errors import DivergedError
 from embedx.evaluation import heldout, words
 from embedx.runtime.progress import Silent
@@ -238,7 +238,7 @@ def trained(run: Run, objective: str, options: Job, text: str) -> Result:
     ended = watched([*command, "--json"], run.folder)
     wall_seconds = time.perf_counter() - start
     if ended.code == DivergedError.exit_code:
-        return {"diverged": last_line(ended.complaints)}
+        return {"diverged": reason(ended.complaints)}
     if ended.code:
         raise SystemExit(
             f"{ended.complaints[-3000:]}\n`embedx train --objective {objective}` failed; --resume"

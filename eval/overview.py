@@ -6,18 +6,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from eval import speed_runs, speed_tables
+from eval import speed, speed_classification, speed_many_labels, speed_runs, speed_tables
 from eval.experiment import RESULTS, ROOT, written
 from eval.page import MEGABYTE, figure, filled, number, table, thousands
-from eval.records import Record, Records
+from eval.records import Record
 from eval.speed_classification import Row, measured, several_labels
 
 README = ROOT / "README.md"
 PAGE = ROOT / "docs" / "benchmarks.md"
 PICTURE = ROOT / "docs" / "benchmarks.png"
 WORDS, LABELS, DENSE = (
-    Records(RESULTS / f"{name}.jsonl")
-    for name in ("speed", "speed-many-labels", "speed-classification")
+    module.EXPERIMENT.records_in(RESULTS)
+    for module in (speed, speed_many_labels, speed_classification)
 )
 OURS, OTHERS = "#00796b", "#b0bec5"
 

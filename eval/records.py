@@ -36,11 +36,17 @@ class Records:
     The files of the papers begin with measurements from before environments were recorded, which
     have a job and a result alone. Where a job was measured more than once the last time counts, but
     a failure replaces no result. `mixed` says that records of all environments are read; otherwise
-    only those of one, the newest in the file unless another is given.
+    only those of one: the given one or, of jobs that are alike in what `compared` returns, the
+    newest that has any of them.
     """
 
     def __init__(
-        self, path: Path, environment: dict[str, Any] | None = None, *, mixed: bool = False
+        self,
+        path: Path,
+        environment: dict[str, Any] | None = None,
+        *,
+        mixed: bool = False,
+        compared: Callable[[Job], Any] = lambda job: None,
     ) -> None:
         self.path, self.mixed = path, mixed
         if path.exists():
@@ -53,9 +59,13 @@ class Records:
         self.environment = environment or (self.environments[-1] if self.environments else {})
         self.by_job: dict[str, Record] = {}
         self.used: dict[str, Record] = {}  # by job, those that were asked for
-        for line in lines:
-            if "job" in line and (mixed or line.get("environment") == self.environment["id"]):
-                self._keep(line)
+        records = [line for line in lines if "job" in line]
+        if environment is None:
+            newest = {compared(record["job"]): record.get("environment") for record in records}
+        for record in records:
+            one = environment["id"] if environment else newest[compared(record["job"])]
+            if mixed or record.get("environment") == one:
+                self._keep(record)
         if environment and environment not in self.environments:
             self._append({"environment": environment})
             self.environments.append(environment)

@@ -39,6 +39,7 @@ SETTINGS = {"dim": 100, "window": 5, "sample": 1e-4, "min_count": 5, "negatives"
 MAX_SEED = {"embedx, sgd, 5 fresh negatives for each pair": 1}
 GENSIM_FEEDS = ("Text8Corpus", "LineSentence", "corpus_file", "lists in memory")
 EXCERPT = 10_000_000  # bytes of the corpus, which the section on blocks trains
+HELP = "embedx --help"  # a command that the section on starting measures
 LARGER = 10  # how many times larger the second corpus of the section on memory is
 
 
@@ -187,7 +188,7 @@ class Plan:
             "purpose": "start",
         }
         for turn in self.turns:
-            yield {"kind": "command", "tool": "embedx --help", "turn": turn}
+            yield {"kind": "command", "tool": HELP, "turn": turn}
             yield {"kind": "first block", **one, "turn": turn}
             yield {
                 "kind": "command",
@@ -337,6 +338,11 @@ def measure(run: Run, job: Job) -> Result:
     return result
 
 
+def compared(job: Job) -> tuple[Any, ...]:
+    """What the jobs of a table have in common."""
+    return job["kind"], job.get("purpose"), job.get("megabytes"), job.get("tool") == HELP
+
+
 EXPERIMENT = Experiment(
     name="speed",
     title="Speed, quality and memory beside gensim",
@@ -355,6 +361,7 @@ EXPERIMENT = Experiment(
     prepare=prepare,
     jobs=jobs,
     measure=measure,
+    compared=compared,
     tables={
         "targets": speed_tables.targets,
         "training": speed_tables.training,

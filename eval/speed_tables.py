@@ -73,7 +73,7 @@ def difference_on(place: int, ours: tuple[str, ...], theirs: tuple[str, ...]) ->
     """The paired difference on one test set, from answers as they are on record."""
     test = default_tests()[place]
     a, b = (
-        [word_sets.Answers(test, unpacked(packed)) for packed in runs] for runs in (ours, theirs)
+        [word_sets.ItemScores(test, unpacked(packed)) for packed in runs] for runs in (ours, theirs)
     )
     return words.paired_difference(a, b)
 

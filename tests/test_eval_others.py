@@ -12,7 +12,7 @@ def test_pairs_are_grouped_by_the_rarer_word():
     pairs = word_sets.SimilarityPairs(
         "set", [("a", "b"), ("a", "c"), ("c", "d"), ("a", "e")], np.arange(4.0)
     )
-    answers = word_sets.Answers(pairs, np.array([0.1, 0.2, 0.3, np.nan]))
+    answers = word_sets.ItemScores(pairs, np.array([0.1, 0.2, 0.3, np.nan]))
     counts = Counter({"A": 100, "B": 60, "C": 49, "D": 5, "E": 4})
     groups = subwords.grouped([answers], counts, min_count=5, with_unseen=True)
     values = {

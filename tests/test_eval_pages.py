@@ -31,7 +31,7 @@ def published(name):
     experiment = experiment_called(name)
     return (
         experiment,
-        Records(RESULTS / f"{name}.jsonl", mixed=experiment.mixed),
+        experiment.records_in(RESULTS),
         experiment.page_in(RESULTS).read_text("utf-8"),
     )
 
@@ -498,6 +498,16 @@ def test_records_of_another_environment_are_mixed_in_only_where_asked_for(tmp_pa
         in Records(path, mixed=True).circumstances()
     )
     assert [record["job"]["n"] for record in Records(path).find()] == [2]
+
+
+def test_jobs_that_are_compared_come_from_the_newest_environment_that_has_any_of_them(tmp_path):
+    path = tmp_path / "raw"
+    made_up(path, [({"table": "a", "n": n}, {"value": n}) for n in (1, 2)])
+    made_up(path, [({"table": "b", "n": 1}, {"value": 3})])
+    Records(path, environment() | {"id": "f"}).add({"table": "a", "n": 2}, {"value": 4}, "s")
+    records = Records(path, compared=lambda job: job["table"])
+    assert records.results(table="a") == [{"value": 4}]
+    assert records.results(table="b") == [{"value": 3}]
 
 
 # ---- the modules

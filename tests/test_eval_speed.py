@@ -14,7 +14,6 @@ from tests.support import forked
 from tests.support.eval_setup import (
     RESULTS,
     ROOT,
-    Records,
     Run,
     experiment_called,
     made_up,
@@ -66,7 +65,7 @@ def test_a_tool_is_left_out_by_naming_the_others(tmp_path):
 def test_recorded_jobs_equal_the_jobs_of_the_experiment():
     """Otherwise --resume would not find the published records."""
     run = Run(experiment_called("speed"), ["start", "feed", "memory"], quick=False, turns=3)
-    run.records = Records(RESULTS / "speed.jsonl")
+    run.records = speed.EXPERIMENT.records_in(RESULTS)
     assert all(run.records.get(job) for job in speed.jobs(run))
 
 
