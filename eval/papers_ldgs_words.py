@@ -31,7 +31,12 @@ COLLAPSED: dict[str, dict[str, Any]] = {  # by objective, or that and an option
     "mips --candidate-fraction 0.1": ALONE | {"candidate_fraction": 0.1},
     "mips --tail": {},
 }
-STREAMED = {"ns": (1, 3, 10), "hs": (1, 3, 10)}  # epochs
+STREAMED: dict[str, dict[str, Any]] = {
+    "ns": {},  # 5 negatives
+    **{f"ns --negatives {n}": {"negatives": n} for n in (10, 15, 20, 25)},
+    "hs": {},
+}
+STREAMED_EPOCHS = (1, 3, 10)
 GROWING = ("softmax", "ldgs --tail")  # one iteration of each, on more and more words
 HELD_OUT = 500_000  # bytes at the end of the text
 COLORS = {
@@ -100,8 +105,9 @@ def measure_collapsed(
 def measure_streamed(name: str, training: Path, rest: Path, n_words: int) -> dict[str, Any]:
     """Streaming runs of several lengths."""
     points = []
-    for epochs in STREAMED[name]:
-        fitted = embedx.SkipGram(name, epochs=epochs, dim=100, max_vocab=n_words)
+    options = {"dim": 100, "max_vocab": n_words} | STREAMED[name]
+    for epochs in STREAMED_EPOCHS:
+        fitted = embedx.SkipGram(name.split()[0], epochs=epochs, **options)
         vectors = fitted.fit(str(training)).model
         points.append(
             {"iteration": epochs, "seconds": fitted.outcome.seconds} | judged(vectors, rest)
