@@ -10,6 +10,7 @@ toy        10,000 values and a million points, by stochastic descent
 """
 
 import functools
+import statistics
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,7 @@ PLANE_SGD = {"batch_size": 10, "negatives": 1, "learning_rate": 0.1}
 PLANE_EPOCHS = 500  # of 20 iterations
 STOPPED = (5, 10, 20, 40, 80, 160)  # iterations
 CURVE_POINTS = 200
+SMOOTHED = 400  # iterations, as in figure 3
 
 
 # ---- the jobs
@@ -225,20 +227,23 @@ def fitted_by_sgd(train: Any, settings: dict[str, Any], watch: Any = None) -> An
 
 def evolved(data: Path | None, name: str, method: str, quick: bool) -> Result:
     """The bound on the log-likelihood of all training rows after each iteration; of OVE-SGD the
-    mean of its estimates over each epoch.
+    mean of its estimates over an epoch, and over as many epochs before as have SMOOTHED iterations.
     """
     train, _ = loaded(data, name, quick)
     if method == "OVE-SGD":
         trained = fitted_by_sgd(train, sgd_settings(name, quick), watch=nothing)
         curve = trained.classifier.facts["history"]
         iterations_of_epoch = -(-len(train) // 200)
+        n_smoothed = max(1, SMOOTHED // iterations_of_epoch)
     else:
         curve = fitted(data, name, METHODS[method], "free", quick).outcome.curve
         iterations_of_epoch = 1
-    points = [
-        [point["epoch"] * iterations_of_epoch, float(f"{-len(train) * point['loss']:.6g}")]
-        for point in curve
-    ]
+        n_smoothed = 1
+    losses = [point["loss"] for point in curve]
+    points = []
+    for i, point in enumerate(curve):
+        loss = statistics.fmean(losses[max(0, i + 1 - n_smoothed) : i + 1])
+        points.append([point["epoch"] * iterations_of_epoch, float(f"{-len(train) * loss:.6g}")])
     return {"curve": thinned(points), "unit": "iterations"}
 
 
