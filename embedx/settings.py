@@ -62,7 +62,7 @@ def param(
     parse: Callable[[str], Any] | None = None,
     metavar: str | None = None,
     panel: str | None = None,
-    by_set: bool | None = None,
+    by_set: bool = False,
 ) -> Any:
     """A dataclass field that declares a setting: default, meaning and range (inclusive unless
     `above`).
@@ -70,8 +70,7 @@ def param(
     parse    parses the text of a value, if the type is not enough
     metavar  name of the type of values in the help, instead of Python's: `path`, `duration`
     panel    the section of the help, if not that of the class
-    by_set   True: given as --set NAME=VALUE; False: has its own option; by default as declared by
-             the class
+    by_set   given as --set NAME=VALUE; by default it has an option of its own
     """
     metadata = locals()  # the arguments by name
     return dataclasses.field(default=metadata.pop("default"), metadata=metadata)
@@ -241,18 +240,11 @@ class Settings:
     panel: ClassVar[str] = "Training"
     # names of settings whose values may be changed by the data
     open: ClassVar[tuple[str, ...]] = ()
-    # whether settings are given by --set, unless their `param` says otherwise
-    by_set: ClassVar[bool] = False
 
-    def __init_subclass__(cls, by_set: bool | None = None) -> None:
-        if by_set is not None:
-            cls.by_set = by_set
+    def __init_subclass__(cls) -> None:
         for name, field in vars(cls).items():
             if isinstance(field, dataclasses.Field):
-                is_by_set = field.metadata["by_set"]
-                if is_by_set is None:
-                    is_by_set = cls.by_set
-                _note_declaration(cls, name, is_by_set)
+                _note_declaration(cls, name, field.metadata["by_set"])
         dataclasses.dataclass(frozen=True)(cls)
 
     def __post_init__(self) -> None:

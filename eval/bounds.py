@@ -27,7 +27,7 @@ from embedx.classification.classifier import Classifier
 from embedx.errors import DivergedError
 from embedx.evaluation import heldout
 from embedx.labeled.data import Labeled, Labels
-from embedx.labeled.rules import scaled
+from embedx.labeled.scaling import scaled
 from embedx.objectives.contract import Objective, log_softmax
 from embedx.skipgram.configuration import configure
 from embedx.skipgram.estimator import SkipGram

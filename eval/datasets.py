@@ -15,8 +15,8 @@ import numpy as np
 
 from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.digits import digits
+from embedx.labeled.label_rules import chosen_labels
 from embedx.labeled.read import read, read_training
-from embedx.labeled.rules import chosen_labels
 from embedx.runtime.disk import amount
 from embedx.text.recipes import Recipe, find_recipe
 from eval.generated_labels import generated

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.sparse import csr_matrix, diags
 
 from embedx.labeled.data import Labeled, Labels
-from embedx.labeled.rules import chosen_labels
+from embedx.labeled.label_rules import chosen_labels
 from eval.papers import load
 
 # Rows that are trained on or scored, drawn at random from the training file; EURLex with all

@@ -19,7 +19,7 @@ import numpy as np
 from embedx.classification.classifier import Classifier
 from embedx.evaluation.labels import fit_temperature
 from embedx.labeled.data import Labeled, Labels
-from embedx.labeled.rules import input_length
+from embedx.labeled.scaling import input_length
 from embedx.objectives.contract import log_softmax
 from eval import papers
 from eval.experiment import Experiment, Run

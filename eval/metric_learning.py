@@ -20,7 +20,7 @@ import numpy as np
 from scipy.sparse import vstack
 
 from embedx.labeled.data import Labeled, Labels
-from embedx.labeled.rules import chosen_labels
+from embedx.labeled.label_rules import chosen_labels
 from eval import papers
 from eval.experiment import Experiment, Run
 from eval.page import number, table

@@ -16,7 +16,7 @@ from embedx.classification.settings import ClassifySettings
 from embedx.classification.trained_classifier import TrainedClassifier
 from embedx.evaluation.labels import LabelMetrics
 from embedx.labeled.data import Labeled, Labels
-from embedx.labeled.rules import chosen_labels, known_labels
+from embedx.labeled.label_rules import chosen_labels, known_labels
 from embedx.training import life
 from embedx.training.outcome import Outcome
 from embedx.training.strategy import Tally

@@ -15,7 +15,7 @@ from scipy.sparse import csr_matrix
 
 import embedx
 from embedx.labeled.data import Labeled, Labels
-from embedx.labeled.rules import scaled
+from embedx.labeled.scaling import scaled
 from embedx.runtime.progress import Silent
 from embedx.text.encode import encode
 from embedx.text.heldout import PIECE, hold_out

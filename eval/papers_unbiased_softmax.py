@@ -22,7 +22,7 @@ import numpy as np
 
 from embedx.errors import DivergedError
 from embedx.labeled.data import Labeled
-from embedx.labeled.rules import scaled
+from embedx.labeled.scaling import scaled
 from eval.experiment import Experiment, Run
 from eval.page import DASH, plotted, table
 from eval.papers import fit, load, numbered, printed

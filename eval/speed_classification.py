@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_matrix, save_npz
 
-from embedx.labeled.rules import scaled
+from embedx.labeled.scaling import scaled
 from eval import datasets
 from eval.experiment import Experiment, Run, in_process, say
 from eval.page import MEGABYTE, figure, listed, shown_settings, table

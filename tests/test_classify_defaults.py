@@ -13,7 +13,7 @@ from embedx.classification import objective_choice, settings
 from embedx.classification.classifier import load
 from embedx.classification.settings import ClassifySettings
 from embedx.labeled.data import Labeled, Labels
-from embedx.labeled.rules import scaled, scaling_arrays
+from embedx.labeled.scaling import scaled, scaling_arrays
 from embedx.objectives.contract import ByInput
 from embedx.optimizers import OPTIMIZERS
 from embedx.optimizers.contract import LABELS

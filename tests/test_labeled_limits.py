@@ -5,7 +5,7 @@ import pytest
 from scipy.sparse import csr_matrix
 
 from embedx.labeled.read import read, read_training
-from embedx.labeled.rules import NEARLY, input_length
+from embedx.labeled.scaling import NEARLY, input_length
 
 
 @pytest.mark.parametrize("form", [np.asarray, csr_matrix])

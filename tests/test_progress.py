@@ -54,9 +54,9 @@ def draw(reporter, clock, done, **facts):
 @pytest.mark.parametrize(
     ("columns", "line"),
     [
-        (200, r"epoch 3/5:  46%\|█+.? +\| 0:43 left, 634k words/s, loss 2.34, lr 0.0231"),
-        (80, r"epoch 3/5:  46%\|█+.? +\| 0:43 left, 634k words/s, loss 2.34, lr 0.0231"),
-        (60, r"epoch 3/5:  46%\|█+.? +\| 0:43 left, 634k words/s, loss 2.34"),
+        (200, r"epoch 3/5:  46%\|█+.? +\| 0:43 left, 634k words/s, loss 2.3437, lr 0.0231"),
+        (80, r"epoch 3/5:  46%\|█+.? +\| 0:43 left, 634k words/s, loss 2.3437, lr 0.0231"),
+        (60, r"epoch 3/5:  46%\|█+.? +\| 0:43 left, 634k words/s, loss 2.3437"),
         (40, r"epoch 3/5:  46%\|█+.? +\| 0:43 left"),
         (28, r"epoch 3/5:  46%\|█+.? +\|"),
         (10, r"epoch 3/5"),
@@ -203,8 +203,8 @@ def test_a_log_has_lines_and_no_bar(clock):
         draw(reporter, clock, 46e6, **FACTS)
         reporter.finish()
     assert stream.getvalue().splitlines() == [
-        "epoch 3/5: 46%, 0:43 left, 634k words/s, loss 2.34, lr 0.0231",
-        "training: 46M words in 0:37, 1.24M words/s, loss 2.34",
+        "epoch 3/5: 46%, 0:43 left, 634k words/s, loss 2.3437, lr 0.0231",
+        "training: 46M words in 0:37, 1.24M words/s, loss 2.3437",
     ]
 
 
@@ -240,7 +240,7 @@ def test_progress_goes_to_the_log_of_the_program_where_it_takes_it(caplog):
     assert caplog.record_tuples[0] == ("embedx", logging.WARNING, "a danger")
     assert caplog.record_tuples[1][:2] == ("embedx", logging.INFO)
     assert re.fullmatch(
-        r"training: 50%, 0:00 left, 3 words/s, loss 2", caplog.records[1].getMessage()
+        r"training: 50%, 0:00 left, 3 words/s, loss 2.0000", caplog.records[1].getMessage()
     )
     caplog.clear()
     with caplog.at_level(logging.WARNING, "embedx"):

@@ -42,7 +42,9 @@ def coefficients(batch, state, constants, n_examples, n, lr):
 
 
 class HingeSettings(SampledSettings):
-    margin: float = param(1.0, "how far the positive's score is to exceed the others", above=0.0)
+    margin: float = param(
+        1.0, "how far the positive's score is to exceed the others", above=0.0, by_set=True
+    )
 
 
 class Hinge(Objective):

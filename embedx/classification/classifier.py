@@ -27,8 +27,8 @@ from embedx.evaluation.labels import (
     ratio,
 )
 from embedx.labeled.data import Labeled, Labels, offsets_of
+from embedx.labeled.label_rules import chosen_labels, known_labels
 from embedx.labeled.rows_from_python import features_of
-from embedx.labeled.rules import chosen_labels, known_labels
 from embedx.objectives.contract import log_softmax
 from embedx.runtime.progress import SILENT, Progress
 

@@ -21,7 +21,7 @@ from embedx.classification.row_blocks import joined_blocks
 from embedx.classification.settings import AUTO, ClassifySettings
 from embedx.evaluation.labels import fit_temperature, hits
 from embedx.labeled.data import Labeled, Labels
-from embedx.labeled.rules import known_labels
+from embedx.labeled.label_rules import known_labels
 from embedx.runtime.disk import amount
 from embedx.runtime.progress import Progress
 from embedx.runtime.random_streams import DAMAGED_ROWS

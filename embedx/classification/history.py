@@ -69,7 +69,7 @@ class History:
         measures = self.classifier.evaluate(validation, threads=self.settings.threads)
         name = self._measure_of(validation)
         value = measures[name]
-        of_training = "" if loss is None else f"loss {loss:.4f}, "
+        of_training = "" if loss is None else f"mean loss {loss:.4f}, "
         self.progress.note(f"epoch {epoch + 1}: {of_training}validation {name} {value:.4f}")
         if value > self.best_value:
             self.best_value = value

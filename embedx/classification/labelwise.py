@@ -33,7 +33,7 @@ from embedx.engine.sparse_levels import Level, TileWeights, best_nodes, level_of
 from embedx.engine.tiles import TILE_WIDTH
 from embedx.evaluation.labels import inverse_propensity
 from embedx.kernels.random import stream_key
-from embedx.labeled.rules import input_length
+from embedx.labeled.scaling import input_length
 from embedx.objectives.contract import Objective
 from embedx.optimizers.contract import UpdateRule
 from embedx.optimizers.dcd import DualCoordinateDescent
@@ -122,7 +122,7 @@ class LabelwiseTraining(Strategy):
         self.trained_tiles: dict[int, TrainedTile] = {}
         # Loss of the last epoch, summed over the labels that an example reached; mean over examples
         # and trees.
-        self.loss = 0.0
+        self.loss_so_far = 0.0
 
     def _set_examples(self, features: csr_matrix, examples: Examples) -> None:
         """Set the examples, divided by the norm of the inputs, and their weights.
@@ -161,7 +161,7 @@ class LabelwiseTraining(Strategy):
         for t, tree in enumerate(trees):
             self.place_of_label[t, tree.labels] = np.arange(len(tree.labels))
 
-    def tile_plan(self, n_members: int, rate: float, key: uint64) -> tiles.TilePlan:
+    def tile_plan(self, n_members: int, lr: float, key: uint64) -> tiles.TilePlan:
         """The plan for a tile of a group of `n_members` examples.
 
         The penalty is relative to the mean loss over all examples, where those that do not reach
@@ -181,7 +181,7 @@ class LabelwiseTraining(Strategy):
             optimizer=self.optimizer._replace(l2=l2 * self.labelled_weight / max(n_members, 1)),
             constants=self.constants,
             epochs=int(settings.epochs or 1),
-            lr=float32(rate),
+            lr=float32(lr),
             falls=settings.schedule == "linear",
             threshold=float32(settings.weight_threshold),
             key=key,
@@ -214,6 +214,11 @@ class LabelwiseTraining(Strategy):
     def level(self) -> int:
         """The number of the current level; the number of levels when all are trained."""
         return sum(map(len, self.trained_levels))
+
+    @property
+    def loss(self) -> float | None:
+        """The loss of the last epoch of each label; None until all labels are trained."""
+        return self.loss_so_far if self.level == len(self.levels) else None
 
     def is_of_labels(self, level: int) -> bool:
         """Whether the nodes of a level are labels."""
@@ -283,13 +288,13 @@ class LabelwiseTraining(Strategy):
         assert best is not None
         return best.node
 
-    def train_chunk(self, worker: Any, epoch: int, chunk: int, rate: float) -> Tally:
+    def train_chunk(self, worker: Any, epoch: int, chunk: int, lr: float) -> Tally:
         bounds = self.levels[epoch][1].tiles
         if chunk >= len(bounds) or chunk in self.trained_tiles:
             return Tally()
         group, first, last = bounds[chunk]
         n_members = int(self.members.indptr[group + 1] - self.members.indptr[group])
-        plan = self.tile_plan(n_members, rate, stream_key(self.settings.seed, epoch, chunk))
+        plan = self.tile_plan(n_members, lr, stream_key(self.settings.seed, epoch, chunk))
         groups = sparse_tiles.LabelGroups(self.members, self.positives, self.bias)
         loss, n_features = self.kernel(
             *self.functions, self.examples, groups, group, first, last, plan, worker
@@ -314,7 +319,7 @@ class LabelwiseTraining(Strategy):
 
         weights = []
         for n, tile in sorted(self.trained_tiles.items()):  # a fixed order, whatever the threads
-            self.loss += is_of_labels * tile.loss / self.labelled_weight / len(self.plans)
+            self.loss_so_far += is_of_labels * tile.loss / self.labelled_weight / len(self.plans)
             group, first, last = plan.tiles[n]
             value = tile.value * factor[first:last].astype(float32)[tile.label]
             value /= float32(self.length)
@@ -380,7 +385,7 @@ class LabelwiseTraining(Strategy):
             lambda: [[tuple(level) for level in levels] for levels in self.trained_levels],
             self._write_levels,
         )
-        state.add_attribute("tree.loss", self, "loss")
+        state.add_attribute("tree.loss", self, "loss_so_far")
         state.add(
             "tree.tiles",
             lambda: [(n, *tile) for n, tile in sorted(self.trained_tiles.items())],

@@ -115,8 +115,8 @@ class LabelwiseTrainer:
         strategy = self.strategy
         n = strategy.n_labelled
         outcome.epochs = float(strategy.settings.epochs or 1)
-        outcome.final_loss = strategy.loss
-        outcome.tally = Tally(strategy.loss * n, n, round(n * outcome.epochs))
+        outcome.final_loss = strategy.loss_so_far
+        outcome.tally = Tally(strategy.loss_so_far * n, n, round(n * outcome.epochs))
         outcome.curve = []
 
     def _hand_over(self, history: History, outcome: Outcome) -> None:

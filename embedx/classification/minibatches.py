@@ -228,17 +228,17 @@ class MinibatchTraining(Strategy):
         """Write initial biases, float32 (n_rows,)."""
         self.output_rows[:, self.dim - 1] = bias
 
-    def chunk_of(self, epoch: int, start: int, stop: int, rate: float) -> Chunk:
+    def chunk_of(self, epoch: int, start: int, stop: int, lr: float) -> Chunk:
         """A range of examples as the kernels' `Chunk`."""
         key = stream_key(self.settings.seed, epoch)
         return Chunk(
-            self.order_of(epoch), epoch, start, stop, float32(rate), float(self.clock[0]), key
+            self.order_of(epoch), epoch, start, stop, float32(lr), float(self.clock[0]), key
         )
 
-    def train_chunk(self, worker: Any, epoch: int, chunk: int, rate: float) -> Tally:
+    def train_chunk(self, worker: Any, epoch: int, chunk: int, lr: float) -> Tally:
         start = chunk * self.chunk
         stop = min(start + self.chunk, self.n)
-        loss, terms, advance = self.train_examples(worker, self.chunk_of(epoch, start, stop, rate))
+        loss, terms, advance = self.train_examples(worker, self.chunk_of(epoch, start, stop, lr))
         with self.clock_lock:
             self.clock[0] += advance
         return Tally(loss, terms, stop - start)

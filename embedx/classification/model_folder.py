@@ -45,7 +45,7 @@ from embedx.classification.ranking import LabelRanking
 from embedx.classification.settings import SCORES
 from embedx.errors import DataError, Setting
 from embedx.labeled.data import Columns, DataSchema, TextSchema
-from embedx.labeled.rules import ARRAY_OF
+from embedx.labeled.scaling import ARRAY_OF
 from embedx.labeled.words import TextFeatureSettings
 from embedx.objectives.contract import Objective
 from embedx.settings import MAX_WHOLE_NUMBER

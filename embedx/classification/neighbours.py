@@ -29,7 +29,7 @@ from embedx.errors import DataError
 from embedx.evaluation.labels import hits
 from embedx.kernels.threads import in_parts, in_threads
 from embedx.labeled.data import Labels
-from embedx.labeled.rules import scaled
+from embedx.labeled.scaling import scaled
 from embedx.search.blended_labels import RowLabels, write_blended
 from embedx.search.nearest_rows import (
     Near,

@@ -11,7 +11,7 @@ from embedx.classification.problem import ALL_CANDIDATES
 from embedx.classification.settings import GAUSSIAN, ClassifySettings
 from embedx.engine.settings import check_stopping
 from embedx.labeled.data import Labeled
-from embedx.labeled.rules import chosen_labels
+from embedx.labeled.label_rules import chosen_labels
 from embedx.objectives.contract import Objective
 from embedx.settings import Options, Record, settings_of
 

@@ -10,7 +10,7 @@ from numpy import ndarray
 
 from embedx.classification.settings import MANY_LABELS, ClassifySettings
 from embedx.labeled.data import Labeled
-from embedx.labeled.rules import chosen_labels
+from embedx.labeled.label_rules import chosen_labels
 from embedx.objectives.contract import ByInput, Objective
 
 ALL_CANDIDATES = "all"  # the sampler of exact losses

@@ -13,7 +13,7 @@ from embedx.classification.settings import NONE, ClassifySettings
 from embedx.classification.trained_classifier import TrainedClassifier
 from embedx.errors import DivergedError
 from embedx.labeled.data import Labeled
-from embedx.labeled.rules import chosen_labels
+from embedx.labeled.label_rules import chosen_labels
 
 
 def refit_settings(

@@ -42,7 +42,7 @@ from embedx.classification.settings import (
 )
 from embedx.engine.settings import MAX_RATE
 from embedx.labeled.data import Labeled
-from embedx.labeled.rules import chosen_scaling, input_length, scaled, scaling_arrays
+from embedx.labeled.scaling import chosen_scaling, input_length, scaled, scaling_arrays
 from embedx.optimizers.contract import LABELS
 from embedx.optimizers.dcd import DualCoordinateDescent
 from embedx.optimizers.lbfgs import Lbfgs

@@ -16,7 +16,7 @@ import numpy as np
 from numpy import float64, ndarray
 
 from embedx.labeled.data import Labeled, Labels
-from embedx.labeled.rules import chosen_labels
+from embedx.labeled.label_rules import chosen_labels
 
 BALANCED = "balanced"
 

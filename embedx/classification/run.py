@@ -37,7 +37,7 @@ from embedx.classification.trained_classifier import TrainedClassifier
 from embedx.classification.trainers import trainer_for
 from embedx.errors import DataError, DivergedError, Setting, SettingError
 from embedx.labeled.data import Labeled, Labels
-from embedx.labeled.rules import chosen_labels, known_labels
+from embedx.labeled.label_rules import chosen_labels, known_labels
 from embedx.objectives.contract import Objective
 from embedx.runtime.interrupts import to_the_end
 from embedx.runtime.memory import MemoryPlan, allocating

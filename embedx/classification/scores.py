@@ -17,7 +17,7 @@ from embedx.engine import sparse_levels
 from embedx.engine.distances import long_inputs, long_rows
 from embedx.errors import DataError, SettingError
 from embedx.labeled.data import DataSchema
-from embedx.labeled.rules import scaled
+from embedx.labeled.scaling import scaled
 from embedx.objectives.contract import Objective
 from embedx.runtime.progress import SILENT, Progress
 from embedx.samplers.contract import Sampler

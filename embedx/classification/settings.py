@@ -5,7 +5,8 @@ from embedx.classification.calibration import MAX_ROWS, MIN_ROWS
 from embedx.engine.settings import MAX_RATE, TrainingSettings
 from embedx.errors import SettingError
 from embedx.evaluation.labels import PROPENSITY_A, PROPENSITY_B
-from embedx.labeled.rules import LABEL_RULES, SCALINGS
+from embedx.labeled.label_rules import LABEL_RULES
+from embedx.labeled.scaling import SCALINGS
 from embedx.optimizers.contract import LABELS
 from embedx.settings import param
 from embedx.training.schedule import SCHEDULES

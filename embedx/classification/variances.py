@@ -13,7 +13,8 @@ from embedx.classification.calibration import TEMPERATURE_ROWS
 from embedx.classification.classifier import Classifier
 from embedx.classification.settings import ClassifySettings
 from embedx.labeled.data import Labeled, Labels
-from embedx.labeled.rules import input_length, known_labels
+from embedx.labeled.label_rules import known_labels
+from embedx.labeled.scaling import input_length
 from embedx.runtime.progress import Progress
 
 # Variances of the prior that are tried, in units of 1 / mean |x|², until one is worse than the one

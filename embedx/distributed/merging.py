@@ -103,14 +103,14 @@ def merge(
     return Delta(*(array[:n] for array in local))
 
 
-def damping_of(table: Table, partner: Partner | None, n_updates: ndarray, rate: float) -> Damping:
+def damping_of(table: Table, partner: Partner | None, n_updates: ndarray, lr: float) -> Damping:
     """The damping of each row, by its number of updates, (n_rows,), and the learning rate."""
     if partner is None:
         k = DAMPING_WITHOUT_PARTNER
     elif state_of(table).shape[1]:
-        k = DAMPING_PER_RATE * rate
+        k = DAMPING_PER_RATE * lr
     else:
-        k = DAMPING_PER_RATE * rate * STATELESS_FACTOR
+        k = DAMPING_PER_RATE * lr * STATELESS_FACTOR
     strength = (k * n_updates).astype(float32)
     stride = table.rows.shape[1]
     identity = Damping(np.zeros((0, stride), float32), np.zeros(0, float32), float32(1), strength)

@@ -134,26 +134,26 @@ class ParameterReplica:
             # Compiles the kernels.
             self._merge_table(name, gather(table, np.zeros(0, np.int32)), 0.0, 0.0)
 
-    def merge(self, remote: Deltas, n_trained: float, rate: float) -> Deltas:
+    def merge(self, remote: Deltas, n_trained: float, lr: float) -> Deltas:
         """Apply the remote delta and return the local one.
 
         n_trained  words or examples that the local one was trained on
-        rate       the learning rate
+        lr         the learning rate
 
         Chunks may be trained meanwhile.
         """
         with self.training:
             self.before_merge()
             local = {
-                name: self._merge_table(name, remote[name], n_trained, rate) for name in self.base
+                name: self._merge_table(name, remote[name], n_trained, lr) for name in self.base
             }
             return local | {STATE: self._merge_state(remote[STATE])}
 
-    def _merge_table(self, name: str, remote: Delta, n_trained: float, rate: float) -> Delta:
+    def _merge_table(self, name: str, remote: Delta, n_trained: float, lr: float) -> Delta:
         parameters = self.parameters
         table = parameters.tables[name]
         n_updates = n_trained * parameters.update_rates[name]
-        damping = damping_of(table, parameters.partners.get(name), n_updates, rate)
+        damping = damping_of(table, parameters.partners.get(name), n_updates, lr)
         return merge(table, self.base[name], remote, damping, parameters.optimizer)
 
     def _merge_state(self, remote: Delta) -> Delta:

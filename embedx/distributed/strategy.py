@@ -58,21 +58,21 @@ class Distributed(Strategy):
         self.pool = Workers(self.plan, self.size, progress)
         self.pool.wait()
 
-    def train_chunk(self, worker: None, epoch: int, chunk: int, rate: float) -> Tally | None:
+    def train_chunk(self, worker: None, epoch: int, chunk: int, lr: float) -> Tally | None:
         first = chunk * self.chunks_per_range
         chunks = range(first, min(first + self.chunks_per_range, self.inner.n_chunks))
         if self.server.is_done(epoch, chunks):
             return Tally()
         while (taken := self.pool.take()) is not None:
             try:
-                tally = self._train(taken, epoch, chunks, rate)
+                tally = self._train(taken, epoch, chunks, lr)
                 self.pool.give_back(taken)
                 return tally
             except LostWorkerError as error:
                 self.pool.lost(taken, str(error))
         return None
 
-    def _train(self, worker: WorkerHandle, epoch: int, chunks: range, rate: float) -> Tally:
+    def _train(self, worker: WorkerHandle, epoch: int, chunks: range, lr: float) -> Tally:
         """Have a worker train a range and merge. Raises `LostWorkerError`."""
         with worker.merging:
             if not self.server.is_ready(worker):
@@ -80,7 +80,7 @@ class Distributed(Strategy):
         timeout = None
         if self.mean_seconds is not None:
             timeout = max(MAX_TIMES_MEAN * self.mean_seconds, MIN_SECONDS_TO_WAIT)
-        answer = worker.call("train_range", epoch, chunks, rate, timeout=timeout)
+        answer = worker.call("train_range", epoch, chunks, lr, timeout=timeout)
         tally, seconds = check_trained(answer)
         if self.mean_seconds is None:
             self.mean_seconds = seconds
@@ -103,6 +103,10 @@ class Distributed(Strategy):
         state = self.inner.state()
         state.lock = self.server.lock
         return state
+
+    @property
+    def loss(self) -> float | None:
+        return self.inner.loss
 
     def phase(self, step: int) -> int:
         epoch, at = divmod(step, self.n_chunks)

@@ -125,7 +125,7 @@ class TileReplica:
         self.level = 0
 
     def merge(
-        self, remote: tuple[int, list[Level]] | None, n_trained: float, rate: float
+        self, remote: tuple[int, list[Level]] | None, n_trained: float, lr: float
     ) -> tuple[int, dict[int, TrainedTile]]:
         """The tiles trained so far. Then sets the level that the server sent, if it sent one."""
         strategy = self.strategy

@@ -64,7 +64,7 @@ class Worker:
         # Words or examples since the last merge.
         self.n_trained = 0
         # Learning rate of the last range.
-        self.rate = 0.0
+        self.lr = 0.0
 
     def start(self) -> tuple[str, int, str]:
         """Build and compile; return (host, process, version). Raises whatever the plan raises."""
@@ -77,23 +77,23 @@ class Worker:
             self.free.put(workspace)
         return platform.node(), os.getpid(), installed_version()
 
-    def train_range(self, epoch: int, chunks: range, rate: float) -> tuple[Tally, float]:
+    def train_range(self, epoch: int, chunks: range, lr: float) -> tuple[Tally, float]:
         """Train chunks of an epoch at a learning rate; return the tally, and the seconds since the
         first chunk.
 
         A range that arrives meanwhile waits for threads that have no more chunks of this one.
         """
-        self.rate = rate
-        trained = self.pool.map(lambda chunk: self._train_chunk(epoch, chunk, rate), chunks)
+        self.lr = lr
+        trained = self.pool.map(lambda chunk: self._train_chunk(epoch, chunk, lr), chunks)
         starts, tallies = zip(*trained, strict=True)
         return sum(tallies, Tally()), time.monotonic() - starts[0]
 
-    def _train_chunk(self, epoch: int, chunk: int, rate: float) -> tuple[float, Tally]:
+    def _train_chunk(self, epoch: int, chunk: int, lr: float) -> tuple[float, Tally]:
         """(time of its start, tally) of a chunk."""
         began = time.monotonic()
         workspace = self.free.get()
         with self.replica.training:
-            done = self.strategy.train_chunk(workspace, epoch, chunk, rate) or Tally()
+            done = self.strategy.train_chunk(workspace, epoch, chunk, lr) or Tally()
         self.free.put(workspace)
         with self.lock:
             self.n_trained += done.words
@@ -104,4 +104,4 @@ class Worker:
         with self.lock:
             n_trained = self.n_trained
             self.n_trained = 0
-        return self.replica.merge(remote, n_trained, self.rate)
+        return self.replica.merge(remote, n_trained, self.lr)

@@ -155,9 +155,9 @@ class Descent(Strategy):
     def interrupt(self) -> None:
         self.interrupted = True
 
-    def train_chunk(self, worker: Any, epoch: int, chunk: int, rate: float) -> Tally | None:
+    def train_chunk(self, worker: Any, epoch: int, chunk: int, lr: float) -> Tally | None:
         """Run iteration epoch + 1: one step of the inputs, one of the outputs, each at its own
-        rate. `rate` is not used.
+        rate. `lr` is not used.
         """
         self.iteration_start = time.monotonic()
         before = None
@@ -276,6 +276,7 @@ class Descent(Strategy):
         loss = evaluation.loss / self.n_pairs
         iteration = Iteration(number, loss, self._seconds(), self.macs, self.inputs.rate)
         self.history.append(iteration)
+        self.progress.update(number, loss=loss, loss_unit=self.loss_unit)
         self.progress.note(
             f"iteration {number}: loss {iteration.loss:.4f} {self.loss_unit},"
             f" {iteration.seconds:.1f} s, {self.macs:.3g} multiply-adds, rates"

@@ -141,7 +141,7 @@ class FullSteps(abc.ABC):
                 )
             return loss
 
-        return sum(self.in_parts(len(chosen), work))
+        return sum(self.map_parts(len(chosen), work))
 
     def _n_terms(self, labels: Labels) -> ndarray:
         """The number of terms of each example, one for each of its labels, or one."""
@@ -149,7 +149,7 @@ class FullSteps(abc.ABC):
             return labels.n_of_row
         return np.ones_like(labels.n_of_row)
 
-    def in_parts(self, n: int, work: Callable[[int, int, int], Any]) -> list[Any]:
+    def map_parts(self, n: int, work: Callable[[int, int, int], Any]) -> list[Any]:
         """The results of work(part, first, last) on equal parts of range(n), in threads."""
         bounds = [n * part // self.parts for part in range(self.parts + 1)]
         mapped = map if self.parts == 1 else self.pool.map
@@ -204,7 +204,7 @@ class DenseSteps(FullSteps):
         rows = self.shared.outputs.rows
         encode(self.shared, self.h, chosen, decay_clock)
         if self.shared.optimizer.l2 > 0:
-            self.in_parts(len(rows), lambda _, a, b: decay_outputs(self.shared, a, b, decay_clock))
+            self.map_parts(len(rows), lambda _, a, b: decay_outputs(self.shared, a, b, decay_clock))
         np.matmul(self.h[: len(chosen)], rows.T, out=z)
 
     def apply(self, chosen: ndarray, z: ndarray, rate: float32) -> None:
@@ -219,7 +219,9 @@ class DenseSteps(FullSteps):
         gradient = z.T @ self.h[: len(chosen)]
         if self.shared.plan.has_hidden:
             np.matmul(z, w, out=self.h_gradient[: len(chosen)])
-        self.in_parts(len(rows), lambda _, a, b: step_rows(self.shared, rows, a, b, gradient, rate))
+        self.map_parts(
+            len(rows), lambda _, a, b: step_rows(self.shared, rows, a, b, gradient, rate)
+        )
         backward(self.shared, self.features, chosen, self.h, self.h_gradient, rate)
 
 
@@ -246,16 +248,16 @@ class SparseSteps(FullSteps):
         optimizer = shared.optimizer
         plan = shared.plan
         if optimizer.l2 > 0 and optimizer.max_norm > 0:
-            self.in_parts(
+            self.map_parts(
                 plan.n_inputs,
                 lambda _, a, b: decay_rows(outputs, a, b, plan.n_rows, optimizer, decay_clock),
             )
         elif optimizer.l2 > 0:
-            self.in_parts(
+            self.map_parts(
                 self.parts,
                 lambda part, *_: decay_features(shared, chosen, part, self.parts, decay_clock),
             )
-        self.in_parts(
+        self.map_parts(
             self.n_tiles,
             lambda _, a, b: score_tiles(shared, chosen, a * TILE_WIDTH, b * TILE_WIDTH, z),
         )
@@ -263,7 +265,7 @@ class SparseSteps(FullSteps):
     def apply(self, chosen: ndarray, z: ndarray, rate: float32) -> None:
         shared = self.shared
         max_norm = shared.optimizer.max_norm
-        self.in_parts(
+        self.map_parts(
             self.n_tiles,
             lambda part, a, b: step_tiles(
                 shared, chosen, a * TILE_WIDTH, b * TILE_WIDTH, z, self.gradients[part], rate

@@ -60,72 +60,66 @@ def minimise(
     tolerance  the search ends when no element of the gradient is larger
     after      called after each iteration with its number and the loss without the penalty
     """
-    n_features = features.shape[1]
-    shape = start.shape
-    n_rows = start.shape[1]
-    has_bias = shape[0] > n_features
-    counted = np.flatnonzero((labels.n_of_row > 0) & (weights != 0))
-    if len(counted) < len(weights):
-        features = features[counted]
-        labels = labels.rows(counted)
-        weights = weights[counted]
-    total = float(weights.sum())
-    step = max(BLOCK_FLOATS // max(*shape), shape[0] if issparse(features) else MIN_DENSE_ROWS)
-    blocks = [
-        _block(objective, features[a : a + step], labels, weights, a)
-        for a in range(0, len(weights), step)
-    ]
-    batch = new_batch(
-        max((len(block.entries.example) for block in blocks), default=0), n_rows, dtype=float64
-    )
-    batch.key[:] = np.arange(len(batch.key))
-    batch.n_updates[:] = FOR_EVER
-    constants = objective.constants(n_rows, n_rows).astype(float64)
-    last = start.ravel(), np.inf  # the last accepted point, and its penalised loss
-    iterations = evaluations = 0
-    initial = np.nan
-    slope = np.inf
+    features, labels, weights = _counted_rows(features, labels, weights)
+    penalised_loss = _PenalisedLoss(objective, features, labels, weights, l2, start.shape)
+    search = _Search(penalised_loss, start, after)
     interrupted_by = None
-
-    def unpenalised() -> float:
-        return float(last[1]) - _penalty(last[0].reshape(shape)[:n_features], l2)
-
-    def value(flat: ndarray) -> tuple[float, ndarray]:
-        nonlocal last, evaluations, initial
-        evaluations += 1
-        w = flat.reshape(shape)
-        gradient = np.zeros(shape)
-        loss = 0.0
-        for block in blocks:
-            rows = block.features if issparse(block.features) else block.features.astype(float64)
-            z = rows @ w[:n_features]
-            if has_bias:
-                z += w[-1]
-            block_loss, z = _coefficients(objective, block, z, batch, constants)
-            loss += block_loss
-            gradient[:n_features] += rows.T @ z
-            if has_bias:
-                gradient[-1] += z.sum(axis=0)
-        gradient /= total
-        gradient[:n_features] += l2 * w[:n_features]
-        penalised = loss / total + _penalty(w[:n_features], l2)
-        if evaluations == 1:
-            last, initial = (flat.copy(), penalised), loss / total
-        return penalised, gradient.ravel()
-
-    def callback(intermediate_result: Any) -> None:
-        nonlocal last, iterations
-        iterations += 1
-        last = intermediate_result.x.copy(), intermediate_result.fun
-        after(iterations, unpenalised())
-
     try:
+        search.run(max_iterations, tolerance)
+    except KeyboardInterrupt as interrupt:
+        interrupted_by = interrupt
+    return Optimum(
+        search.point.reshape(start.shape),
+        search.loss,
+        search.initial_loss,
+        search.iterations,
+        search.evaluations,
+        search.slope,
+        interrupted_by,
+    )
+
+
+def _counted_rows(features: Any, labels: Labels, weights: ndarray) -> tuple[Any, Labels, ndarray]:
+    """The features, labels and weights of the rows that have labels and a weight."""
+    counted = np.flatnonzero((labels.n_of_row > 0) & (weights != 0))
+    if len(counted) == len(weights):
+        return features, labels, weights
+    return features[counted], labels.rows(counted), weights[counted]
+
+
+class _Search:
+    """scipy's search from `start`, and its state: the last point that it accepted, and counts.
+
+    point  float64 (dim · n_rows,)
+    slope  largest element of the gradient; infinite until the search ends
+    after  as of `minimise`
+    """
+
+    def __init__(
+        self, penalised_loss: "_PenalisedLoss", start: ndarray, after: Callable[[int, float], None]
+    ) -> None:
+        self.penalised_loss = penalised_loss
+        self.after = after
+        self.point = start.ravel()
+        self.value = np.inf
+        self.initial_loss = np.nan
+        self.iterations = 0
+        self.evaluations = 0
+        self.slope = np.inf
+
+    @property
+    def loss(self) -> float:
+        """The loss of the last accepted point, without the penalty."""
+        return float(self.value) - self.penalised_loss.penalty(self.point)
+
+    def run(self, max_iterations: int, tolerance: float) -> None:
+        """Search until the gradient is small, or there were too many iterations."""
         result = minimize(
-            value,
-            start.ravel(),
+            self._evaluate,
+            self.point,
             method="L-BFGS-B",
             jac=True,
-            callback=callback,
+            callback=self._accept,
             options={
                 "maxiter": max_iterations,
                 "maxfun": 10 * max_iterations,
@@ -134,23 +128,93 @@ def minimise(
                 "maxcor": 20,
             },
         )
-        last = result.x, result.fun
-        slope = float(np.abs(result.jac).max(initial=0))
-    except KeyboardInterrupt as interrupt:
-        interrupted_by = interrupt
-    return Optimum(
-        last[0].reshape(shape),
-        unpenalised(),
-        initial,
-        iterations,
-        evaluations,
-        slope,
-        interrupted_by,
-    )
+        self.point = result.x
+        self.value = result.fun
+        self.slope = float(np.abs(result.jac).max(initial=0))
+
+    def _evaluate(self, point: ndarray) -> tuple[float, ndarray]:
+        """The penalised loss of a point, and its gradient."""
+        self.evaluations += 1
+        loss, gradient = self.penalised_loss.loss_and_gradient(point)
+        value = loss + self.penalised_loss.penalty(point)
+        if self.evaluations == 1:
+            self.point = point.copy()
+            self.value = value
+            self.initial_loss = loss
+        return value, gradient
+
+    # scipy looks at the name of the argument.
+    def _accept(self, intermediate_result: Any) -> None:
+        """Keep the point of an iteration, and report its loss."""
+        self.iterations += 1
+        self.point = intermediate_result.x.copy()
+        self.value = intermediate_result.fun
+        self.after(self.iterations, self.loss)
 
 
-def _penalty(w: ndarray, l2: float) -> float:
-    return l2 / 2 * float((w * w).sum())
+class _PenalisedLoss:
+    """mean over examples of the loss + l2/2 · |W|², of points that hold W of this shape.
+
+    Every row has a label and a weight.
+    """
+
+    def __init__(
+        self,
+        objective: Objective,
+        features: Any,
+        labels: Labels,
+        weights: ndarray,
+        l2: float,
+        shape: tuple[int, ...],
+    ) -> None:
+        self.objective = objective
+        self.l2 = l2
+        self.shape = shape
+        self.n_features = features.shape[1]
+        self.has_bias = shape[0] > self.n_features
+        self.total_weight = float(weights.sum())
+
+        min_rows = shape[0] if issparse(features) else MIN_DENSE_ROWS
+        step = max(BLOCK_FLOATS // max(*shape), min_rows)
+        self.blocks = [
+            _block(objective, features[a : a + step], labels, weights, a)
+            for a in range(0, len(weights), step)
+        ]
+        max_terms = max((len(block.entries.example) for block in self.blocks), default=0)
+        n_rows = shape[1]
+        self.batch = new_batch(max_terms, n_rows, dtype=float64)
+        self.batch.key[:] = np.arange(len(self.batch.key))
+        self.batch.n_updates[:] = FOR_EVER
+        self.constants = objective.constants(n_rows, n_rows).astype(float64)
+
+    def penalty(self, point: ndarray) -> float:
+        """The penalty of all weights but the biases."""
+        w = point.reshape(self.shape)[: self.n_features]
+        return self.l2 / 2 * float((w * w).sum())
+
+    def loss_and_gradient(self, point: ndarray) -> tuple[float, ndarray]:
+        """The mean loss without the penalty, and the gradient with it."""
+        w = point.reshape(self.shape)
+        gradient = np.zeros(self.shape)
+        loss = 0.0
+        for block in self.blocks:
+            loss += self._add_block(block, w, gradient)
+        gradient /= self.total_weight
+        gradient[: self.n_features] += self.l2 * w[: self.n_features]
+        return loss / self.total_weight, gradient.ravel()
+
+    def _add_block(self, block: "_Block", w: ndarray, gradient: ndarray) -> float:
+        """Add a block's gradient to `gradient`; return its summed loss."""
+        n_features = self.n_features
+        rows = block.features if issparse(block.features) else block.features.astype(float64)
+        z = rows @ w[:n_features]
+        if self.has_bias:
+            z += w[-1]
+        loss, z = _coefficients(self.objective, block, z, self.batch, self.constants)
+        gradient[:n_features] += rows.T @ z
+        if self.has_bias:
+            gradient[-1] += z.sum(axis=0)
+        return loss
 
 
 # ---- constant over evaluations

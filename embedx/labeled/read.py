@@ -7,6 +7,8 @@ or standard input. `digits` are generated.
 
 A label is the text that stands in the file. XC and LIBSVM files, and .npy and IDX, define labels as
 numbers: there +1, 01 and 1 are the same.
+
+Functions called `read_...` open files; those called after their result take what is in memory.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -133,7 +135,7 @@ def read(
     try:
         needs_labels = labels is None and not keeps_empty
         options = ReadOptions(trained, text, table, keeps_empty, needs_labels)
-        data = _rows_of(files, options)
+        data = _read_files(files, options)
         if labels is not None:
             if len(data.labels.ids):
                 raise DataError(
@@ -179,17 +181,17 @@ def read_arriving(
                 continue
             format = format_of_arriving(first, trained, options)
             if not format.is_of_lines:
-                data = _rows_of(_arrived(chain([lines], arriving), progress), options, format)
+                data = _read_files(_arrived(chain([lines], arriving), progress), options, format)
                 yield ArrivedRows(data.features, data.ids)
                 return
         if is_blank and trained.columns:
             continue
-        yield _rows_of_lines(lines, format, options, progress)
+        yield _read_lines(lines, format, options, progress)
         # what is noted of the first rows holds for all
         progress = SILENT
 
 
-def _rows_of_lines(
+def _read_lines(
     lines: bytes, format: Format | None, options: ReadOptions, progress: Progress
 ) -> ArrivedRows:
     """The rows of some lines, whose format is known unless they are all blank."""
@@ -202,7 +204,7 @@ def _rows_of_lines(
     if not lines.strip():
         shape = (lines.count(b"\n"), trained.n_features)
         return ArrivedRows(csr_matrix(shape, dtype=np.float32), None)
-    data = _rows_of(_arrived([lines], progress), options, format)
+    data = _read_files(_arrived([lines], progress), options, format)
     return ArrivedRows(data.features, data.ids)
 
 
@@ -317,13 +319,15 @@ def _check_features(data: Labeled, source: str) -> None:
         raise DataError(source, None, problem, remedy)
 
 
-def _rows_of(files: LabelledFiles, options: ReadOptions, format: Format | None = None) -> Labeled:
+def _read_files(
+    files: LabelledFiles, options: ReadOptions, format: Format | None = None
+) -> Labeled:
     """The rows of files of one format, with the features of the training data."""
-    rows = _file_rows(files, options, format)
+    rows = _read_file_rows(files, options, format)
     trained = options.trained
     labels, n_labels, names = _labels_of(rows, trained, files.name)
     if trained is None:
-        return _training_rows(files, rows, labels.distinct(), n_labels, names)
+        return _training_data(files, rows, labels.distinct(), n_labels, names)
 
     # with the names of new labels
     schema = replace(trained, names=names or trained.names)
@@ -339,7 +343,7 @@ def _rows_of(files: LabelledFiles, options: ReadOptions, format: Format | None =
     return Labeled(features, labels.distinct(), schema.n_labels, schema, ids=rows.ids)
 
 
-def _file_rows(files: LabelledFiles, options: ReadOptions, format: Format | None) -> FileRows:
+def _read_file_rows(files: LabelledFiles, options: ReadOptions, format: Format | None) -> FileRows:
     """The rows as their format reads them. Raises `EmbedxError` for files of another kind."""
     first = files.first
     format = format or format_of(first, options)
@@ -364,7 +368,7 @@ def _labels_of(
     return Labels(rows.labels.offsets, id_of[rows.labels.ids]), len(names or []), names
 
 
-def _training_rows(
+def _training_data(
     files: LabelledFiles, rows: FileRows, labels: Labels, n_labels: int, names: list[str] | None
 ) -> Labeled:
     """The rows with a schema of their own."""

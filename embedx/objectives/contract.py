@@ -101,15 +101,10 @@ from embedx.search.spec import SearchSpec
 from embedx.settings import Options, Settings, param
 
 
-class SampledSettings(Settings, by_set=True):
-    """Settings of every objective whose negatives are drawn.
+class SampledSettings(Settings):
+    """Settings of every objective whose negatives are drawn."""
 
-    Those of subclasses are given by --set, too, unless their `param` has `by_set=False`.
-    """
-
-    negatives: int = param(
-        5, "number of negatives drawn for each positive", at_least=1, by_set=False
-    )
+    negatives: int = param(5, "number of negatives drawn for each positive", at_least=1)
 
 
 @dataclasses.dataclass(frozen=True)

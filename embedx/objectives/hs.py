@@ -25,7 +25,7 @@ from embedx.samplers.contract import Paths
 from embedx.settings import Settings, param
 
 
-class HierarchySettings(Settings, by_set=True):
+class HierarchySettings(Settings):
     """Settings of hierarchical softmax."""
 
     hierarchy: str = param(
@@ -33,6 +33,7 @@ class HierarchySettings(Settings, by_set=True):
         "binary tree of labels; `clusters`: by similarity of their rows' features, `huffman`: by"
         " frequency",
         choices=("clusters", "huffman"),
+        by_set=True,
     )
 
 

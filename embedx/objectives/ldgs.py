@@ -19,11 +19,14 @@ from embedx.settings import param
 class LdgsSettings(SearchSettings):
     """Settings of loss decomposition guided search."""
 
-    blocks: int = param(8, "blocks of columns, each with an index of its own", at_least=1)
+    blocks: int = param(
+        8, "blocks of columns, each with an index of its own", at_least=1, by_set=True
+    )
     rescore: bool = param(
         True,
         "compute exact scores of the candidates; without, messages are passed between the blocks,"
         " as in the paper",
+        by_set=True,
     )
     slack: float = param(
         3.0,
@@ -31,8 +34,11 @@ class LdgsSettings(SearchSettings):
         " of blocks) up to which rows become candidates; at 0 it is the gap that the loss of the"
         " block alone needs",
         at_least=0.0,
+        by_set=True,
     )
-    iterations: int = param(1, "iterations of message passing, without rescoring", at_least=1)
+    iterations: int = param(
+        1, "iterations of message passing, without rescoring", at_least=1, by_set=True
+    )
 
 
 class Ldgs(RetrievalObjective):

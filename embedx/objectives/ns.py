@@ -71,7 +71,10 @@ class NegativeSamplingSettings(SampledSettings):
     """Settings of negative sampling."""
 
     score_l2: float = param(
-        0.0, "L2 regularisation of the scores, after adding the log of the noise", at_least=0.0
+        0.0,
+        "L2 regularisation of the scores, after adding the log of the noise",
+        at_least=0.0,
+        by_set=True,
     )
 
 

@@ -106,7 +106,6 @@ class OneVsAllSettings(SampledSettings):
         "logistic",
         "loss of each binary classifier; squared-hinge ranks sparse text better",
         choices=LOSSES,
-        by_set=False,
     )
 
 

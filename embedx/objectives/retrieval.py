@@ -26,25 +26,23 @@ LOSS = "margin, or log(sum_found e^z_k) - z_y; words: log(sum_found e^z_k + sum_
 class FoundSettings(IndexSettings):
     """Settings of the search, and of the rows drawn before it begins."""
 
-    negatives: int = param(
-        100, "number of negatives drawn for each positive", at_least=1, by_set=False
-    )
+    negatives: int = param(100, "number of negatives drawn for each positive", at_least=1)
 
 
 class SearchSettings(FoundSettings):
     """Settings of the search, and of the loss among the candidates."""
 
     loss: str = param(
-        "margin",
-        "loss over the rows found by the search",
-        choices=("margin", "softmax"),
-        by_set=False,
+        "margin", "loss over the rows found by the search", choices=("margin", "softmax")
     )
-    smoothing: float = param(1.0, "smoothing parameter mu of the loss `margin`", above=0.0)
+    smoothing: float = param(
+        1.0, "smoothing parameter mu of the loss `margin`", above=0.0, by_set=True
+    )
     tail: bool = param(
         True,
         "loss `softmax`: drawn rows (`draws`) stand for all that are not found, by an unbiased"
         " estimate of the normaliser; without, the loss is over the rows found only",
+        by_set=True,
     )
 
 

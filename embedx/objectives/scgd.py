@@ -28,7 +28,11 @@ class ScgdSettings(DoubleSumSettings):
     """Settings of stochastic compositional gradient descent."""
 
     local_decay: float = param(
-        0.5, "the local step size falls as (1 + updates)^-local_decay", at_least=0.0, at_most=1.0
+        0.5,
+        "the local step size falls as (1 + updates)^-local_decay",
+        at_least=0.0,
+        at_most=1.0,
+        by_set=True,
     )
 
 

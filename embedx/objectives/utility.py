@@ -46,12 +46,16 @@ class UtilitySettings(AugmentSettings):
     """Settings of augment and reduce beyond the softmax."""
 
     local_rate: float = param(
-        0.01, "the local step size is local_rate (1 + updates)^-local_decay", at_least=0.0
+        0.01,
+        "the local step size is local_rate (1 + updates)^-local_decay",
+        at_least=0.0,
+        by_set=True,
     )
     entropy: bool = param(
         True,
         "include the entropy term in local updates; without it, as in the authors' code, the scale"
         " shrinks to zero",
+        by_set=True,
     )
 
 

@@ -16,7 +16,7 @@ WITHOUT_TOTAL = "{desc}: {postfix[0]}{bar}"
 
 
 class Bar(tqdm):  # type: ignore[misc]
-    """`epoch 2/5:  36%|███▌      | 0:43 left, 634k words/s, loss 2.34`, which `close` removes."""
+    """`epoch 2/5:  36%|███▌      | 0:43 left, 634k words/s, loss 2.3437`, which `close` removes."""
 
     # No thread draws a bar that is not updated.
     monitor_interval = 0

@@ -367,7 +367,7 @@ def python_progress(verbose: bool, names: Mapping[str, str] | None = None) -> Pr
 def _loss(facts: Record) -> list[str]:
     """The loss as a part of a line, if it is known."""
     loss = facts.get("loss")
-    return [] if loss is None else [f"loss {_short(loss)}"]
+    return [] if loss is None else [f"loss {loss:.4f}"]
 
 
 def _short(value: float) -> str:

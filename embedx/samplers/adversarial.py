@@ -57,7 +57,7 @@ ARRAYS = ("projection", "offset", "weights", "biases", "leaves")
 REMEDY = "restore the model from a copy, or train again"
 
 
-class AdversarialSettings(Settings, by_set=True):
+class AdversarialSettings(Settings):
     """Settings of the tree, and of the uniform share."""
 
     panel = "Sampler"
@@ -67,9 +67,13 @@ class AdversarialSettings(Settings, by_set=True):
         "principal components of the inputs, from which the tree of `adversarial` predicts labels",
         at_least=1,
         at_most=1024,
+        by_set=True,
     )
     tree_l2: float = param(
-        TREE_L2, "L2 regularisation of the nodes of the tree of `adversarial`", above=0.0
+        TREE_L2,
+        "L2 regularisation of the nodes of the tree of `adversarial`",
+        above=0.0,
+        by_set=True,
     )
     uniform_share: float | None = param(
         None,
@@ -78,6 +82,7 @@ class AdversarialSettings(Settings, by_set=True):
         " `ns`",
         at_least=0.0,
         at_most=1.0,
+        by_set=True,
     )
 
 

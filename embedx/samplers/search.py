@@ -19,7 +19,7 @@ from embedx.settings import Settings, param
 MIN_ROWS = 100
 
 
-class IndexSettings(Settings, by_set=True):
+class IndexSettings(Settings):
     """Settings of the search."""
 
     panel = "Sampler"
@@ -29,9 +29,13 @@ class IndexSettings(Settings, by_set=True):
         "fraction of all rows that is scored in each block for each example; at least 100 rows",
         above=0.0,
         at_most=1.0,
+        by_set=True,
     )
     clusters: int | None = param(
-        None, "clusters of the index; by default the square root of the number of rows", at_least=1
+        None,
+        "clusters of the index; by default the square root of the number of rows",
+        at_least=1,
+        by_set=True,
     )
     candidate_fraction: float = param(
         0.1,
@@ -39,32 +43,40 @@ class IndexSettings(Settings, by_set=True):
         " words at least `found`",
         above=0.0,
         at_most=1.0,
+        by_set=True,
     )
     min_score: float = param(
         0.0,
         "leave out rows whose score in a block is no larger than this in absolute value",
         at_least=0.0,
+        by_set=True,
     )
     min_coefficient: float = param(
         1e-3,
         "leave out rows whose coefficient is no larger than this in absolute value",
         above=0.0,
         at_most=1.0,
+        by_set=True,
     )
     warm_up: float = param(
         0.02,
         "epochs with drawn negatives (for words `draws`, for labels --negatives) before the search"
         " begins",
         at_least=0.0,
+        by_set=True,
     )
     found: int | None = param(
         None,
         "highest-scoring rows that are kept for each word; by default 2 with drawn rows, 8 without",
         at_least=1,
         at_most=256,
+        by_set=True,
     )
     refresh: int = param(
-        256, "refresh the rows found for a word every N of its occurrences as an input", at_least=1
+        256,
+        "refresh the rows found for a word every N of its occurrences as an input",
+        at_least=1,
+        by_set=True,
     )
 
     def spec(self, n_classes: int) -> SearchSpec:

@@ -18,7 +18,7 @@ from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.select import insert
 from embedx.kernels.simd import ZERO, padded
 from embedx.kernels.threads import in_parts
-from embedx.labeled.rules import scaled
+from embedx.labeled.scaling import scaled
 
 # Where the bands after the first begin, as fractions of the postings that a row of the index would
 # read.

@@ -371,9 +371,14 @@ class WordVectorsRun:
         n_words = self.n_tokens
         if self.heldout is not None:
             n_words -= int(self.heldout.counts.sum())
-        rate = float(settings.learning_rate or 0)
-        unit = f"{self.config.noun}s"
-        return Schedule(rate, n_chunks, n_words, settings.epochs, settings.time_budget, unit=unit)
+        return Schedule(
+            float(settings.learning_rate or 0),
+            n_chunks,
+            n_words,
+            settings.epochs,
+            settings.time_budget,
+            unit=f"{self.config.noun}s",
+        )
 
     def _after_epoch(self, epoch: int, tally: Tally, seconds: float) -> bool:
         """Score the held-out text and call the callbacks; whether one of them ends the training."""

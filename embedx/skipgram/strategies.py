@@ -199,8 +199,8 @@ class Streamed(Strategy):
             engine.train_chunk, self.objective.coefficients, self.sampler, like, progress
         )
 
-    def train_chunk(self, worker: Any, epoch: int, chunk: int, rate: float) -> Tally:
-        arguments = self._prepare_chunk(worker, epoch, chunk, rate)
+    def train_chunk(self, worker: Any, epoch: int, chunk: int, lr: float) -> Tally:
+        arguments = self._prepare_chunk(worker, epoch, chunk, lr)
         return Tally(*engine.train_chunk(*self.functions, *arguments))
 
     def state(self) -> TrainState:
@@ -240,15 +240,15 @@ class Streamed(Strategy):
         outputs[:, 0] = self.frequencies.scores
         return self.sampled_loss()
 
-    def _prepare_chunk(self, worker: Any, epoch: int, number: int, rate: float) -> tuple[Any, ...]:
-        """The arguments of the kernel for a chunk. Sets the worker's longest step for the rate, and
-        writes the tokens of the chunk if they are generated.
+    def _prepare_chunk(self, worker: Any, epoch: int, number: int, lr: float) -> tuple[Any, ...]:
+        """The arguments of the kernel for a chunk. Sets the worker's longest step at this learning
+        rate, and writes the tokens of the chunk if they are generated.
         """
-        worker.longest_step[0] = engine.LONGEST_STEP * rate / self.settings.learning_rate
-        chunk = self.chunk(epoch, number, rate)
+        worker.longest_step[0] = engine.LONGEST_STEP * lr / self.settings.learning_rate
+        chunk = self.chunk(epoch, number, lr)
         return self._with_tokens((self.shared_inputs, worker, chunk), worker, epoch)
 
-    def chunk(self, epoch: int, number: int, rate: float) -> engine.Chunk:
+    def chunk(self, epoch: int, number: int, lr: float) -> engine.Chunk:
         """The chunk trained at this position of an epoch."""
         place = number
         if self.settings.shuffle:
@@ -257,9 +257,7 @@ class Streamed(Strategy):
         stop = min(start + CHUNK, len(self.stream.tokens))
         seed = self.settings.seed
         epoch_key = stream_key(seed, epoch)
-        return engine.Chunk(
-            start, stop, np.float32(rate), epoch_key, stream_key(seed, epoch, place)
-        )
+        return engine.Chunk(start, stop, np.float32(lr), epoch_key, stream_key(seed, epoch, place))
 
     def _with_tokens(
         self, arguments: tuple[Any, ...], workspace: engine.SkipGramWorkspace, epoch: int
@@ -358,12 +356,10 @@ class RetrievedStream(Streamed):
         """1 if rows are retrieved; 0 during warm-up."""
         return int(step >= self.index.warm_up * self.n_chunks)
 
-    def train_chunk(self, worker: Any, epoch: int, chunk: int, rate: float) -> Tally:
+    def train_chunk(self, worker: Any, epoch: int, chunk: int, lr: float) -> Tally:
         if self.phase(epoch * self.n_chunks + chunk) == 0:
-            return super().train_chunk(worker, epoch, chunk, rate)
-        arguments = self._prepare_retrieved_chunk(
-            self.updater.current(), worker, epoch, chunk, rate
-        )
+            return super().train_chunk(worker, epoch, chunk, lr)
+        arguments = self._prepare_retrieved_chunk(self.updater.current(), worker, epoch, chunk, lr)
         tally = Tally(*engine.train_chunk_retrieved(*self.functions, *arguments))
         n_refreshed = max(math.ceil(REFRESHED_SHARE * self.n_rows), MIN_REFRESHED_ROWS)
         self.updater.update_next(n_refreshed)
@@ -376,16 +372,16 @@ class RetrievedStream(Streamed):
             state.add_array(f"found.{name}", array)
         return state
 
-    def _prepare_chunk(self, worker: Any, epoch: int, number: int, rate: float) -> tuple[Any, ...]:
+    def _prepare_chunk(self, worker: Any, epoch: int, number: int, lr: float) -> tuple[Any, ...]:
         block_workspace, _ = worker
-        return super()._prepare_chunk(block_workspace, epoch, number, rate)
+        return super()._prepare_chunk(block_workspace, epoch, number, lr)
 
     def _prepare_retrieved_chunk(
-        self, index: Index, worker: Any, epoch: int, number: int, rate: float
+        self, index: Index, worker: Any, epoch: int, number: int, lr: float
     ) -> tuple[Any, ...]:
         """As `_prepare_chunk`, for `train_chunk_retrieved`."""
         retrieval = retrieved.Retrieval(index, self.search, self.found, self.index.refresh)
-        chunk = self.chunk(epoch, number, rate)
+        chunk = self.chunk(epoch, number, lr)
         block_workspace, search_workspace = worker
         arguments = (self.inputs_with_search, retrieval, block_workspace, search_workspace, chunk)
         return self._with_tokens(arguments, block_workspace, epoch)

@@ -13,7 +13,8 @@ class Outcome:
     """The result of a run. Losses are means per pair; None if unknown.
 
     epochs             a fraction if the run ended early
-    final_loss         over the last part of the curve, a twentieth of the run, that has pairs
+    final_loss         the loss that progress reported last: of the last twentieth of the run, or
+                       exact (`Strategy.loss`)
     interrupted_by     the KeyboardInterrupt that ended the run early
     state              live: take a snapshot before the tables change. Of label trees it is empty of
                        weights once the classifier has them (`LabelwiseTraining.release`)
@@ -109,6 +110,12 @@ class LossCurve:
         part = int(self.PARTS * share)
         self.tallies[part] += tally
         self.ends[part] = (round(epochs, 4), round(seconds, 3))
+
+    @property
+    def last(self) -> float | None:
+        """The mean loss of the current twentieth of the run, or of the last one that had pairs."""
+        points = self.points()
+        return points[-1]["loss"] if points else None
 
     def points(self) -> list[dict[str, float]]:
         """Epoch, seconds and mean loss of each part that had pairs."""

@@ -51,20 +51,20 @@ class Schedule:
             return {"epoch": number, "epochs": None}
         return {"epoch": min(number, math.ceil(self.epochs)), "epochs": self.epochs}
 
-    def rate(self, share_done: float, steps: int) -> float:
+    def lr(self, share_done: float, steps: int) -> float:
         """The learning rate when a share of the run is done, after `steps` steps."""
         updates = steps * self.updates
-        rate = self.learning_rate
+        lr = self.learning_rate
         if self.shape == "linear":
-            rate *= 1.0 - share_done
+            lr *= 1.0 - share_done
         elif self.shape == "inverse-sqrt":
-            rate /= math.sqrt(updates + 1)
+            lr /= math.sqrt(updates + 1)
         elif self.shape == "inverse":
-            rate /= 1 + steps / self.n_chunks
+            lr /= 1 + steps / self.n_chunks
         n_decays: float = steps // self.n_chunks
         if self.decay_every:
             n_decays = updates // self.decay_every
-        return rate * self.decay**n_decays
+        return lr * self.decay**n_decays
 
 
 def orders(n: int, *place: int) -> Callable[[int], np.ndarray]:

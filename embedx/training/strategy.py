@@ -62,8 +62,8 @@ class Strategy(abc.ABC):
         """Compile the kernels, or load them; called once, before anything is trained."""
 
     @abc.abstractmethod
-    def train_chunk(self, worker: Any, epoch: int, chunk: int, rate: float) -> Tally | None:
-        """Train on a chunk at this learning rate, with one of `workers`; return its tally.
+    def train_chunk(self, worker: Any, epoch: int, chunk: int, lr: float) -> Tally | None:
+        """Train on a chunk at the learning rate `lr`, with one of `workers`; return its tally.
 
         None if it was interrupted, by `interrupt` or by the strategy itself: the chunk is trained
         again when the run is resumed.
@@ -79,6 +79,13 @@ class Strategy(abc.ABC):
     def is_finished(self) -> bool:
         """Whether training is finished before the end of the schedule."""
         return False
+
+    @property
+    def loss(self) -> float | None:
+        """Loss per pair of the current parameters, where training gives it exactly; None: the loss
+        of the run is the mean over its last twentieth.
+        """
+        return None
 
     def phase(self, step: int) -> int:
         """The phase of a chunk, counted over all epochs: losses of different phases are not

@@ -84,12 +84,12 @@ class _Step(NamedTuple):
     """A chunk, counted over all epochs, as a thread takes it.
 
     share_done  share of the run that was done before
-    rate        learning rate
+    lr          learning rate
     """
 
     number: int
     share_done: float
-    rate: float
+    lr: float
 
 
 class _Training:
@@ -145,6 +145,7 @@ class _Training:
         # The start of the interval of the next report.
         self.reported = Tally()
         self.reported_at = 0.0
+        self.reported_loss: float | None = None
 
     # ---- the main thread
 
@@ -293,8 +294,8 @@ class _Training:
         place = "the start"
         if self.next_step:
             place = f"{self.tally.words:,} {self.schedule.unit}"
-        rate = self._rate_at(self.next_step)
-        self.progress.warn(f"{problem}: rolled back to {place}, learning rate {rate:.4g}")
+        lr = self._lr_at(self.next_step)
+        self.progress.warn(f"{problem}: rolled back to {place}, learning rate {lr:.4g}")
         self.divergence = None
         self.words_at_check = 0
         if self.checkpoints is not None and self.checkpoints.states():
@@ -327,7 +328,7 @@ class _Training:
             self.tally,
             self.seconds,
             self._epochs,
-            final_loss=losses[-1] if losses else None,
+            final_loss=self._loss,
             interrupted_by=ended_by,
             state=self.state,
             highest_loss=max(losses, default=None),
@@ -345,17 +346,20 @@ class _Training:
         self.reported_at = self.seconds
 
     def _report(self) -> None:
-        """Report the tally since the last report to `progress`."""
+        """Report the speed since the last report, and the loss, to `progress`."""
         with self.lock:
             tally = self.tally
-            rate = self.learning_rate
+            lr = self.learning_rate
+            loss = self._loss
         new = tally.since(self.reported)
-        if new.words <= 0 or self.strategy.reports_itself:
+        has_news = new.words > 0 or loss != self.reported_loss
+        if not has_news or self.strategy.reports_itself:
             return
         now = self.seconds
-        unit = self.schedule.unit
-        pace = new.words / max(now - self.reported_at, 1e-9)
-        facts: Record = {f"{unit}_per_second": round(pace)}
+        facts: Record = {}
+        if new.words > 0:
+            pace = new.words / max(now - self.reported_at, 1e-9)
+            facts[f"{self.schedule.unit}_per_second"] = round(pace)
         if self.schedule.has_epochs:
             facts |= self.schedule.epoch_facts(self._n_finished)
         done: float = tally.words
@@ -363,13 +367,14 @@ class _Training:
             done = min(now, self.schedule.time_budget)
         self.progress.update(
             done,
-            loss=new.mean_loss,
+            loss=loss,
             loss_unit=self.strategy.loss_unit,
-            learning_rate=rate,
+            learning_rate=lr,
             **facts,
         )
         self.reported = tally
         self.reported_at = now
+        self.reported_loss = loss
 
     # ---- the position of the run
 
@@ -395,6 +400,12 @@ class _Training:
         if self.started_at is None:
             return self.seconds_before
         return self.seconds_before + time.monotonic() - self.started_at
+
+    @property
+    def _loss(self) -> float | None:
+        """The loss of the run so far: in progress, and in the outcome at the end."""
+        exact = self.strategy.loss
+        return self.curve.last if exact is None else exact
 
     @property
     def _is_out_of_time(self) -> bool:
@@ -432,10 +443,10 @@ class _Training:
         begun = self.next_step > self.epoch * self.schedule.n_chunks
         return self.after_epoch is not None and not self.is_stopped and begun
 
-    def _rate_at(self, step: int) -> float:
+    def _lr_at(self, step: int) -> float:
         """The learning rate of a step; with a time budget, the current rate."""
         share = min(self.schedule.share_done(step, self.seconds), 1.0)
-        return self.schedule.rate(share, step) * self.guard.factor
+        return self.schedule.lr(share, step) * self.guard.factor
 
     # ---- the guard
 
@@ -462,7 +473,7 @@ class _Training:
         try:
             while (step := self._take_step()) is not None:
                 epoch, chunk = divmod(step.number, self.schedule.n_chunks)
-                done = self.strategy.train_chunk(worker, epoch, chunk, step.rate)
+                done = self.strategy.train_chunk(worker, epoch, chunk, step.lr)
                 with self.lock:
                     self.current_steps.discard(step.number)
                     if not self._add(step, done):
@@ -490,7 +501,7 @@ class _Training:
             number = self.next_step
             self.next_step += 1
             self.current_steps.add(number)
-            self.learning_rate = self._rate_at(number)
+            self.learning_rate = self._lr_at(number)
             return _Step(number, share, self.learning_rate)
 
     def _add(self, step: _Step, done: Tally | None) -> bool:

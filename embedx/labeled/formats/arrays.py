@@ -55,19 +55,19 @@ def array_format(
         looks_like=looks_like,
         features="array",
         recognises=lambda file, options: recognises(file),
-        read=functools.partial(_read_rows, read_array=read_array),
+        read=functools.partial(_read_arrays, read_array=read_array),
         is_binary=True,
         read_array=read_array,
     )
 
 
-def _read_rows(
+def _read_arrays(
     files: LabelledFiles, options: ReadOptions, read_array: Callable[[LabelledFile], Any]
 ) -> FileRows:
     """The rows of arrays. Raises `DataError` if they have different numbers of columns."""
     parts: list[FileRows] = []
     for file in files:
-        part = _rows_of_array(file.name, read_array(file), options)
+        part = _array_rows(file.name, read_array(file), options)
         n_columns = part.features.shape[1]
         if parts and n_columns != parts[0].features.shape[1]:
             first = f"{files.first.name} has {parts[0].features.shape[1]}"
@@ -84,7 +84,7 @@ def _read_array(file: LabelledFile, content: str, load: Callable[[LabelledFile],
         return load(file)
 
 
-def _rows_of_array(name: str, array: Any, options: ReadOptions) -> FileRows:
+def _array_rows(name: str, array: Any, options: ReadOptions) -> FileRows:
     """The rows of an array: of features or, like a training table without text, of its numbers."""
     columns = options.trained.columns if options.trained else None
     if columns is not None and not columns.text:

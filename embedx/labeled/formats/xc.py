@@ -30,7 +30,7 @@ def read(files: LabelledFiles, options: ReadOptions) -> FileRows:
     """The rows under the headers. Raises `EmbedxError` for training data whose headers differ."""
     parts: list[FileRows] = []
     for file in files:
-        part = rows_of(file, options)
+        part = read_file(file, options)
         if parts and options.trained is None:
             _check_same_header(file.name, part, files.first.name, parts[0])
         parts.append(part)
@@ -51,7 +51,7 @@ def _check_same_header(name: str, part: FileRows, first_name: str, first: FileRo
         )
 
 
-def rows_of(file: LabelledFile, options: ReadOptions) -> FileRows:
+def read_file(file: LabelledFile, options: ReadOptions) -> FileRows:
     """The rows under the header. Raises `EmbedxError` if there are not as many as it says."""
     lines = file.lines
     header = header_in(lines.first_row)

@@ -1,6 +1,4 @@
-"""Which of a row's labels count, and on what scale its features are: decided at training, kept with
-the model.
-"""
+"""Scalings of features: chosen and fitted on training rows, and applied to all later ones."""
 
 import copy
 from collections.abc import Mapping
@@ -10,9 +8,6 @@ import numpy as np
 from numpy import float32, float64, ndarray
 from scipy.sparse import csr_matrix, issparse
 
-from embedx.labeled.data import Labels
-
-LABEL_RULES = ("all", "first", "lowest-id", "one")
 SCALINGS = ("none", "l2", "column-max", "tf-idf")
 # The array, by feature, that a scaling computes from the training data.
 ARRAY_OF = {"column-max": "maxima", "tf-idf": "idf"}
@@ -22,24 +17,6 @@ MAX_SAMPLED_ROWS = 10_000
 UNEQUAL = 0.4
 # A length of inputs counts as 1 if it is no further from it.
 NEARLY = 1e-3
-
-
-def chosen_labels(labels: Labels, rule: str) -> Labels:
-    """The labels that count: the first of each row, that with the lowest id, or all.
-
-    With "one" all of them are kept, because training chooses one at each visit.
-    """
-    if rule not in ("first", "lowest-id"):
-        return labels
-    starts = labels.offsets[:-1][labels.n_of_row > 0]
-    if rule == "first":
-        return labels.where(starts)
-    return labels.where(np.lexsort((labels.ids, labels.row_of_id))[starts])
-
-
-def known_labels(labels: Labels, counts: ndarray) -> Labels:
-    """Without the labels that no training row has; counts int64 (n_labels,)."""
-    return labels.where(np.isin(labels.ids, np.flatnonzero(counts)))
 
 
 def column_maxima(features: Any) -> ndarray:
