@@ -149,9 +149,13 @@ def test_a_window_may_be_all_of_the_sentence():
 @pytest.mark.parametrize("kind", [EmbedxError, UnknownWordError])
 def test_characters_that_break_lines_or_command_a_terminal_are_written_as_escapes(kind):
     assert (
-        str(kind("a\n\r\t\x1b[31m\u2028\x85\udcff b é 日"))
-        == r"a\n\r\t\x1b[31m\u2028\x85\udcff b é 日"
+        str(kind("a\n\r\t\x1b[2J\u2028\x85\udcff b é 日"))
+        == r"a\n\r\t\x1b[2J\u2028\x85\udcff b é 日"
     )
+
+
+def test_colours_of_a_terminal_are_left_out():
+    assert str(EmbedxError("\x1b[1m\x1b[31mred\x1b[0m")) == "red"
 
 
 def test_a_long_message_keeps_its_beginning_and_its_end():
