@@ -141,10 +141,11 @@ def figure(
     columns: int = 1,
     dpi: int = 80,
     layout: str | None = "constrained",
+    rows: int = 1,
     **options: Any,
 ) -> Any:
-    """A picture and its panels, in a row."""
+    """A picture and its panels, row by row."""
     from matplotlib.figure import Figure
 
     picture = Figure(figsize=(width, height), dpi=dpi, layout=layout)
-    return picture, picture.subplots(1, columns, squeeze=False, **options)[0]
+    return picture, picture.subplots(rows, columns, squeeze=False, **options).ravel()

@@ -79,8 +79,8 @@ def test_feature_ids_are_those_of_the_header(write, number, n):
         ("1 3 3000000000\n0 0:1\n", "train.txt:1", ("2147483647", "header")),
         ("1 cat\n", "train.txt:1", ("format", "ROWS FEATURES LABELS", "LABEL ID:VALUE")),
         ("10 20\n0 0:1\n", "train.txt:1", "format"),
-        (b"\xe9 1:1\n", "train.txt", (r"b'\xe9'", "UTF-8", "iconv -t UTF-8")),
-        (b"__label__a x\n__label__b \xe9\n", "train.txt:2", ("UTF-8", "iconv -t UTF-8")),
+        (b"\xe9 1:1\n", "train.txt", (r"b'\xe9'", "UTF-8", "iconv -f CP1252 -t UTF-8")),
+        (b"__label__a x\n__label__b \xe9\n", "train.txt:2", ("UTF-8", "iconv -f CP1252 -t UTF-8")),
     ],
 )
 def test_malformed_text_is_an_error_of_one_line(write, text, place, quoting):

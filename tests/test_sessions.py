@@ -153,6 +153,7 @@ def table_of(heading, places, separator):
         (["InvoiceNo", "StockCode", "price", "InvoiceDate"], (0, 1, 3, 2), "InvoiceNo, StockCode"),
         (["customer_name", "item_price", "items"], (0, 3, 1), "customer_name, items"),
         (["sessionid", "event date", "sku"], (0, 2, 1), "sessionid, sku, event date"),
+        (["Price", "When", "Invoice", "Description"], (3, 2, 0, 1), "Invoice, Description, When"),
         (["created_at", "product_name", " client"], (2, 1, 0), "client, product_name, created_at"),
         (None, (0, 1, 2), "1, 2, 3"),
         (None, (2, 0, 1), "2, 3, 1"),
@@ -199,6 +200,20 @@ def test_columns_that_are_not_clear_are_asked_for(tmp_path, text, listed):
     table.write_text(text)
     with refused_data(str(table), "columns", quoting=listed):
         list(sessions(str(table), None, None, Silent()))
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "remedy"),
+    [
+        ("user,item\n1,Tee\n".encode("utf-16"), "events.csv", "iconv -f UTF-16 -t UTF-8"),
+        ("user,item\n1,Tee\n1,Kaffee\n1,Käse\n".encode("cp1252"), "events.csv:4", "CP1252"),
+        ("Käufer,item\n".encode("cp1252"), "events.csv:1", "CP1252"),
+    ],
+)
+def test_other_encodings_are_refused(tmp_path, text, place, remedy):
+    (tmp_path / "events.csv").write_bytes(text)
+    with refused_data(place, quoting=remedy):
+        list(sessions(str(tmp_path / "events.csv"), "user,item", None, Silent()))
 
 
 @pytest.mark.parametrize("text", ["", "user,item,time\n"])

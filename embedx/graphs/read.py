@@ -35,6 +35,7 @@ from embedx.text.cells import (
 from embedx.text.decompression import UnpackedReader
 from embedx.text.encode import encode_sources
 from embedx.text.encoded_corpus import EncodedCorpus
+from embedx.text.file_kinds import TO_UTF8
 from embedx.text.opening import BLOCK_BYTES
 from embedx.text.settings import TextSettings
 from embedx.text.sources import EDGES, Source
@@ -394,9 +395,10 @@ def node_types(file: str, names: Sequence[str]) -> list[str | None]:
     try:
         with open(file, encoding="utf-8-sig") as lines:
             text = lines.read().encode()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "not UTF-8"
-        raise SettingError("node_types", file, reason, "give a text file") from error
+    except UnicodeDecodeError as error:
+        raise SettingError("node_types", file, "not UTF-8", TO_UTF8) from error
+    except OSError as error:
+        raise SettingError("node_types", file, str(error.strerror), "give a text file") from error
     for number, cells in cell_lines([text], file):
         if len(cells) != 2:
             problem = f"{len(cells)} columns where a node and its type are expected"

@@ -9,6 +9,7 @@ from embedx.errors import DataError
 from embedx.labeled.data import Labels
 from embedx.labeled.files import Lines, MemoryBudget, source_of
 from embedx.runtime.progress import Silent
+from embedx.text.file_kinds import TO_UTF8
 
 # Python reads no number of more than 4,300 digits.
 WHOLE = re.compile(r"[+-]?[0-9]{1,1000}")
@@ -138,17 +139,14 @@ def decoded(lines: Lines, chunk: bytes) -> str:
         return chunk.decode("utf-8")
     except UnicodeDecodeError as error:
         line = lines.chunk_line + chunk.count(b"\n", 0, error.start)
-        remedy = "convert the file with iconv -t UTF-8"
-        raise DataError(lines.name, line, "not UTF-8", remedy) from error
+        raise DataError(lines.name, line, "not UTF-8", TO_UTF8) from error
 
 
 def _decoded(label: bytes, file: str) -> str:
     try:
         return label.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise DataError(
-            file, None, f"label {label!r} is not UTF-8", "convert the file with iconv -t UTF-8"
-        ) from error
+        raise DataError(file, None, f"label {label!r} is not UTF-8", TO_UTF8) from error
 
 
 def _plain_number(label: str) -> str:

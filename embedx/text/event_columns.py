@@ -14,8 +14,20 @@ USUAL_NAMES = ("user", "item", "time")
 # come before users: they are the sessions that are looked for.
 SESSIONS = ("session", "visit", "basket", "cart", "order", "invoice", "transaction", "receipt")
 PEOPLE = ("user", "customer", "client", "visitor", "member", "buyer", "shopper", "account")
-ITEMS = ("item", "product", "article", "sku", "stock", "asin", "isbn", "movie", "track", "song")
-TIMES = ("timestamp", "datetime", "date", "time", "at", "ts", "day")
+ITEMS = (
+    "item",
+    "product",
+    "article",
+    "sku",
+    "stock",
+    "asin",
+    "isbn",
+    "movie",
+    "track",
+    "song",
+    "description",
+)
+TIMES = ("timestamp", "datetime", "date", "time", "at", "ts", "day", "when")
 WORDS_BY_ROLE = {"user": (*SESSIONS, *PEOPLE), "item": ITEMS, "time": TIMES}
 IDENTIFIERS = {"id", "ids", "no", "nr", "number", "code", "key", "uuid", "name", "title"}
 WORD = re.compile(r"[A-Z]*[a-z]+|[A-Z]+")

@@ -6,6 +6,8 @@ import re
 from embedx.errors import Setting, Text
 from embedx.text.tables import PARQUET_START, NotTextError
 
+# The remedy for text in another encoding, most often that of Windows.
+TO_UTF8 = "convert it with iconv -f CP1252 -t UTF-8, or from the encoding that it has"
 # First bytes of files that are not text: what the file is, and the remedy.
 NOT_TEXT: dict[bytes, tuple[str, Text]] = {
     b"PK\x03\x04": ("a zip archive", "unzip it, or name it .zip"),
@@ -43,7 +45,7 @@ def check_is_text(name: str, head: bytes) -> None:
     if len(head) >= MIN_BYTES_TO_JUDGE and unreadable > MAX_UNREADABLE * len(text):
         share = f"{unreadable / len(text):.0%}"
         problem = f"not UTF-8 text: {share} of its first characters cannot be read"
-        remedy = "if it is text, convert it with iconv -t UTF-8"
+        remedy = f"if it is text, {TO_UTF8}"
         raise NotTextError(name, problem, remedy, "binary")
 
 

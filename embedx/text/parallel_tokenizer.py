@@ -14,6 +14,7 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from embedx.errors import DataError, Setting
+from embedx.text.file_kinds import TO_UTF8
 from embedx.text.in_order import in_order
 from embedx.text.read_ahead import TextBlock
 from embedx.text.settings import TextSettings
@@ -135,7 +136,7 @@ def _tokenized(
     if bad and settings.on_bad_utf8 == "error":
         problem = f"not UTF-8 at byte {first_bad} of the (unpacked) text"
         replace = (Setting("on_bad_utf8", "replace"), " or skip")
-        remedy = ("convert it with iconv -t UTF-8, or choose ", replace)
+        remedy = (TO_UTF8, ", or choose ", replace)
         raise DataError(source.name, None, problem, remedy)
     numbers = np.full(tokenizer.n_types, -1, np.int32)
     look_up(tokenizer.table, known.table, known.n_types, numbers)

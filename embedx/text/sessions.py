@@ -16,6 +16,7 @@ from embedx.errors import DataError, InapplicableError, Part, Setting, SettingEr
 from embedx.runtime.progress import Progress
 from embedx.text.decompression import damage_explained, unpacked
 from embedx.text.event_columns import USUAL_NAMES, guess_columns, is_heading
+from embedx.text.file_kinds import TO_UTF8, check_is_text
 from embedx.text.opening import BLOCK_BYTES, CountedReader, open_source
 from embedx.text.parquet import parquet_records
 from embedx.text.session_items import BLANK_IN_ITEM, item_as_word, item_in_line
@@ -255,7 +256,17 @@ def _text_of(value: Any, table: str, line: int, column: str) -> str:
         raise DataError(table, line, problem, "write an event a row, or choose another column")
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    return str(value)
+    text = str(value)
+    _check_utf8(text.encode("utf-8", "surrogateescape"), table, line)
+    return text
+
+
+def _check_utf8(text: bytes, table: str, line: int) -> None:
+    """Raise `DataError` if a text is not UTF-8."""
+    try:
+        text.decode()
+    except UnicodeDecodeError as error:
+        raise DataError(table, line, "not UTF-8", TO_UTF8) from error
 
 
 def _records(table: str, names: list[str] | None, progress: Progress) -> Iterator[tuple[int, Any]]:
@@ -283,6 +294,8 @@ def _opened_records(
         return parquet_records(file, table)
     lines = lines_of(unpacked(source, buffered), table)
     first = next(lines, b"")
+    check_is_text(table, first)
+    _check_utf8(first, table, 1)
     lines = itertools.chain([first], lines)
     if first.lstrip().startswith(b"{"):
         return json_records(lines)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from embedx.errors import DataError, choice
+from embedx.errors import DataError, Setting, choice
 
 UTC = datetime.UTC
 # in seconds
@@ -105,7 +105,11 @@ class Times:
                     file,
                     None,
                     f"the dates may be {name} or {other}: which number is the month is not certain",
-                    "write dates as 2026-01-31T12:00",
+                    (
+                        "write dates as 2026-01-31T12:00, or leave the time out of ",
+                        Setting("columns"),
+                        ": then rows are in the order of the file",
+                    ),
                 )
         return values, f"dates ({name})"
 

@@ -10,6 +10,7 @@ from numpy import float32, int32, ndarray
 
 from embedx.errors import SettingError
 from embedx.text.encoded_corpus import EncodedCorpus
+from embedx.text.file_kinds import TO_UTF8
 from embedx.text.settings import VocabularySettings
 from embedx.text.unicode_forms import normalized
 
@@ -123,13 +124,15 @@ def listed(path: str, form: str | None = None) -> list[str]:
     """
     words = []
     problem = "no words in it"
+    remedy = "give a file with one word per line"
     try:
         with open(path, encoding="utf-8-sig") as lines:
             words = [normalized(line, form).split(maxsplit=1)[0] for line in lines if line.strip()]
     except UnicodeDecodeError:
         problem = "not UTF-8"
+        remedy = TO_UTF8
     except OSError as error:
         problem = str(error.strerror)
     if not words:
-        raise SettingError("vocab", path, problem, "give a file with one word per line")
+        raise SettingError("vocab", path, problem, remedy)
     return words

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from embedx.errors import DataError
 from embedx.text.decompression import lines_of_file
+from embedx.text.file_kinds import TO_UTF8
 from embedx.text.session_items import BLANK_IN_ITEM
 from embedx.vectors.model import WordVectors
 
@@ -83,5 +84,5 @@ def _text_lines(file: str) -> Iterable[str]:
         try:
             text = line.decode()
         except UnicodeDecodeError:
-            raise DataError(file, number, "no UTF-8 text", "convert it to UTF-8") from None
+            raise DataError(file, number, "not UTF-8", TO_UTF8) from None
         yield text.rstrip("\r\n")
