@@ -53,7 +53,7 @@ PLANE_POINTS, PLANE_CLASSES = 200, 5
 PLANE_RADIUS, PLANE_DEVIATION = 2.0, 1.0
 PLANE_SGD = {"batch_size": 10, "negatives": 1, "learning_rate": 0.1}
 PLANE_EPOCHS = 500  # of 20 iterations
-STOPPED = (5, 10, 20, 40, 80, 160)  # iterations
+STOPPED = (5, 10, 20, 40, 60, 70, 80, 160)  # iterations
 CURVE_POINTS = 200
 SMOOTHED = 400  # iterations, as in figure 3
 
