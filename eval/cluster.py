@@ -138,7 +138,7 @@ def train_in_turn(job: Job, files: dict[str, str]) -> Result:
             merge_seconds += perf_counter() - start
             seconds += worker_seconds
             exchanged_bytes += n_bytes(remote) + n_bytes(local)
-        vectors = task.model(None)
+        vectors = task.word_vectors(None)
         answers = words.score_items(vectors, word_tests.tests(files.get("data")))
         return {
             "heldout": task.heldout_metrics(),

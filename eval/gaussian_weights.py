@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from embedx.classification.classifier import Classifier
-from embedx.evaluation.labels import fit_temperature
+from embedx.evaluation.temperature import fit_temperature
 from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.scaling import input_length
 from embedx.objectives.contract import log_softmax

@@ -167,7 +167,7 @@ def write_walks(job: Job, files: Files) -> Result:
 def score(job: Job, files: Files) -> Result:
     """The scores that the data set is for, by `embedx eval`'s own functions."""
     import embedx
-    from embedx.evaluation import graphs
+    from embedx.evaluation import graphs, sessions
     from embedx.runtime.progress import Silent
 
     model: Any = embedx.load(files["vectors"])
@@ -181,7 +181,7 @@ def score(job: Job, files: Files) -> Result:
         }
     if job["tool"] == "gensim":
         model = Items(model, np.load(files["vectors"] + ".npy"), files[job["data"]], job["window"])
-    return {"rows": graphs.next_item(model, files[f"{job['data']}-test"], Silent())}
+    return {"rows": sessions.next_item(model, files[f"{job['data']}-test"], Silent())}
 
 
 class Items:

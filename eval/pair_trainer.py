@@ -2,8 +2,9 @@
 may depend on the input. Blocks of text, by which embedx trains, share their draws.
 
 Loss, draws and steps are embedx's: the `coefficients` of an objective on a batch of one example,
-`sample` and `log_expected_count` of a sampler, whose key is the input word, and a step of an
-optimizer for each row. Objectives that need random numbers or the gains of scores are not trained.
+`sample` and `log_expected_count` of a sampler, whose `input_row` is the input word, and a step of
+an optimizer for each row. Objectives that need random numbers or the gains of scores are not
+trained.
 """
 
 import time
@@ -56,7 +57,7 @@ class Shared(NamedTuple):
     outputs: Table  # a row for each word; with biases these behind its vector
     state: ndarray  # float32 (n_words, state_width): the objective's
     n_updates: ndarray  # int64 (n_words,)
-    draws: SamplerData
+    sampler_data: SamplerData
     constants: ndarray  # float32: the objective's
     optimizer: UpdateRule
     dim: int
@@ -101,7 +102,9 @@ def train_pairs(
         n = _select(sample, shared, workspace, x, targets[p], stream, first + p)
         if shared.uses_log_expected_count:
             log_expected = workspace.log_expected
-            log_expected_count(shared.draws, x, shared.n_draws, 0, workspace.rows, n, log_expected)
+            log_expected_count(
+                shared.sampler_data, x, shared.n_draws, 0, workspace.rows, n, log_expected
+            )
             for k in range(n):
                 workspace.batch.log_expected_count[0, k] = log_expected[k]
         for k in range(n):
@@ -119,10 +122,12 @@ def _select(sample, shared, workspace, x, target, stream, pair):
     """Write the candidates of a pair, each row once, the target first; return their number."""
     batch = workspace.batch
     rows = workspace.rows
-    batch.key[0] = x
+    batch.state_row[0] = x
     batch.n_updates[0] = shared.n_updates[x]
     first_draw = uint64(pair * shared.n_draws)
-    n_drawn = sample(shared.draws, x, stream, first_draw, shared.n_draws, 0, workspace.sampling)
+    n_drawn = sample(
+        shared.sampler_data, x, stream, first_draw, shared.n_draws, 0, workspace.sampling
+    )
     n_hits = ZERO
     n = 1
     for d in range(n_drawn):

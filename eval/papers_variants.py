@@ -86,8 +86,8 @@ def probit_from_standard(batch, state, constants, n_examples, n, lr):
     """
     for e in range(n_examples):
         if batch.n_updates[e] == 0:
-            state[batch.key[e], 0] = ZERO
-            state[batch.key[e], 1] = GAMMA_OF_ONE
+            state[batch.state_row[e], 0] = ZERO
+            state[batch.state_row[e], 1] = GAMMA_OF_ONE
             batch.n_updates[e] = 1
     return ar_probit.coefficients(batch, state, constants, n_examples, n, lr)
 
@@ -104,7 +104,7 @@ class ProbitFromStandard(ar_probit.AugmentReduceProbit):
 def umax_uncapped(batch, state, constants, n_examples, n, lr):
     """`umax.coefficients`, whose step of u has no limit above."""
     z = batch.z
-    key = batch.key
+    state_row = batch.state_row
     n_updates = batch.n_updates
     relative = constants[0]
     threshold = constants[1]
@@ -120,12 +120,12 @@ def umax_uncapped(batch, state, constants, n_examples, n, lr):
         seen = log_sum_seen(batch, e, n, largest) - origin
         estimate = largest + log(replace_by_masses(batch, e, n, largest)) - origin
         least -= origin
-        u = state[key[e], 0] if n_updates[e] > 0 else estimate
+        u = state[state_row[e], 0] if n_updates[e] > 0 else estimate
         if u < seen - threshold:
             u = seen
         u = max(u, least)
         slope = n_labels * (1 - np.exp(min(estimate - u, LARGEST_EXPONENT)))
-        state[key[e], 0] = max(u - lr * slope, least)
+        state[state_row[e], 0] = max(u - lr * slope, least)
         total += double_sum(batch, e, n, u, largest, n_labels, score, relative > 0)
     return total
 

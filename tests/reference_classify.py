@@ -38,7 +38,7 @@ def coefficients(batch, state, constants, n_examples, n, lr):
         for d in range(uniforms.shape[1]):
             extra += uniforms[e, d]
         for d in range(state.shape[1]):
-            state[batch.key[e], d] += 1 + 100 * batch.n_updates[e]
+            state[batch.state_row[e], d] += 1 + 100 * batch.n_updates[e]
         for k in range(n):
             draws = constants[0] * batch.sample_count[e, k]
             slope = (

@@ -35,7 +35,7 @@ class Example(NamedTuple):
     objective is told.
     """
 
-    key: int
+    state_row: int
     contexts: list
     lines: list
 
@@ -51,8 +51,8 @@ class Block(NamedTuple):
 
 
 def examples_of(pairs, kept, encoder):
-    """The key, the places of the inputs, and how often each centre word is the positive, of each
-    example of some pairs; and the words of the inputs.
+    """The row of the state, the places of the inputs, and how often each centre word is the
+    positive, of each example of some pairs; and the words of the inputs.
     """
     inputs = sorted({pair[3] for pair in pairs})
     place = {x: j for j, x in enumerate(inputs)}
@@ -189,16 +189,21 @@ def blocks_of(setup, start, stop):
             rows = list(range(plan.n_rows)) if setup.sampler == "all" else [*centres, *noise]
         examples = []
         described, inputs = examples_of(together, kept, plan.encoder)
-        for key, contexts, met in described:
+        for state_row, contexts, met in described:
             if setup.sampler == "path":
                 lines = lines_of_paths(met, rows, paths)
             elif setup.sampler == "all":
                 lines = lines_of_all(met, plan.n_rows, plan.form, keeps_accidental_hits)
             else:
                 lines = lines_of_draws(
-                    met, centres, noise, setup.draws.log_expected, plan.form, keeps_accidental_hits
+                    met,
+                    centres,
+                    noise,
+                    setup.sampler_data.log_expected,
+                    plan.form,
+                    keeps_accidental_hits,
                 )
-            examples.append(Example(key, contexts, lines))
+            examples.append(Example(state_row, contexts, lines))
         blocks.append(Block(rows, inputs, examples))
     return blocks
 
@@ -234,7 +239,7 @@ class Naive:
                 for column in (z, line.label, line.sample_count, line.log_expected_count)
             ),
             uniforms=np.zeros((1, 0)),
-            key=np.array([word]),
+            state_row=np.array([word]),
             n_updates=np.array([self.n_updates[word]]),
             score_gain=np.array([score_gain], dtype=np.float64),
         )
@@ -282,7 +287,11 @@ class Naive:
             for line in example.lines:
                 rows = w[line.places]
                 one, c = self.answer(
-                    rows @ h[e], line, example.key, score_gain[e, line.places] / seen_lr, seen_lr
+                    rows @ h[e],
+                    line,
+                    example.state_row,
+                    score_gain[e, line.places] / seen_lr,
+                    seen_lr,
                 )
                 loss += one
                 h_gradient[e] += c @ rows

@@ -100,7 +100,7 @@ def test_negative_sampling_leads_to_a_better_start_than_none(two_topics):
 def test_every_setting_lowers_the_objective(two_topics, options):
     trained = fit(two_topics, epochs=3, **options)
     assert trained.outcome.final_loss < trained.outcome.initial_loss
-    assert len(trained.vectors.arrays["bias"]) == len(trained.vectors)
+    assert len(trained.model.arrays["bias"]) == len(trained.model)
 
 
 def test_inputs_that_have_no_gradient_yet_keep_their_rate(two_topics):
@@ -118,17 +118,17 @@ def test_inputs_that_have_no_gradient_yet_keep_their_rate(two_topics):
 )
 def test_training_on_found_rows_lowers_the_objective(two_topics, objective):
     trained = fit(two_topics, objective=objective, scored_fraction=0.5)
-    losses = [entry["loss"] for entry in trained.vectors.facts["history"]]
+    losses = [entry["loss"] for entry in trained.model.facts["history"]]
     assert all(a > b for a, b in itertools.pairwise(losses))
-    assert {word for word, _ in trained.vectors.most_similar("cat", top_k=3)} <= {
+    assert {word for word, _ in trained.model.most_similar("cat", top_k=3)} <= {
         "dog",
         "purr",
         "fur",
         "paw",
         "tail",
     }
-    assert trained.vectors.settings["scored_fraction"] == 0.5
-    assert trained.vectors.settings.get("loss", "softmax") == "softmax"
+    assert trained.model.settings["scored_fraction"] == 0.5
+    assert trained.model.settings.get("loss", "softmax") == "softmax"
 
 
 def test_a_watcher_sees_the_vectors_of_each_iteration(two_topics):
@@ -146,7 +146,7 @@ def test_a_watcher_sees_the_vectors_of_each_iteration(two_topics):
 
 def test_the_part_held_out_is_reported(two_topics):
     trained = fit(two_topics, heldout=0.2)
-    likelihoods = trained.vectors.facts["heldout"]
+    likelihoods = trained.model.facts["heldout"]
     assert likelihoods["log_likelihood"] > likelihoods["unigram"] + 0.1
     assert trained.outcome.tally.pairs < 0.9 * fit(two_topics).outcome.tally.pairs
 

@@ -7,12 +7,13 @@ import pytest
 from embedx.comparison import ranking as ranking_of, tables
 from embedx.evaluation.statistics import Score
 from embedx.pages import charts
+from embedx.pages.axis import Axis, log_ticks, ticks
 from tests.support.comparison_records import assert_page_has_numbers, ranked, run
 from tests.support.notes import lines_with
 
 
 def test_equal_scores_lie_in_the_middle_of_an_axis():
-    axis = charts.Axis("P@1", 1.0, 1.0 + 2**-52, 0, 100)
+    axis = Axis("P@1", 1.0, 1.0 + 2**-52, 0, 100)
     assert axis(1.0) == 50
     assert "1.0" in [label for _, label in axis.ticks()]
 
@@ -186,7 +187,7 @@ def test_a_line_of_a_chart_reaches_0_where_objectives_share_a_rank():
     ],
 )
 def test_an_axis_of_speeds_has_ticks_however_near_they_are(low, high, expected):
-    assert charts.log_ticks(low, high) == pytest.approx(expected)
+    assert log_ticks(low, high) == pytest.approx(expected)
 
 
 def test_curves_are_drawn_from_left_to_right_with_higher_scores_above():
@@ -232,4 +233,4 @@ def test_a_dot_plot_has_scores_between_their_ends_and_the_fastest_is_on_the_righ
     [(0, 10, [0, 2, 4, 6, 8, 10]), (-8.93, -8.52, [-8.9, -8.8, -8.7, -8.6])],
 )
 def test_ticks_are_round_numbers(low, high, expected):
-    assert charts.ticks(low, high) == pytest.approx(expected)
+    assert ticks(low, high) == pytest.approx(expected)

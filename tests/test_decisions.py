@@ -12,7 +12,7 @@ from sklearn.metrics import f1_score
 
 from embedx.classification import classifier, decisions
 from embedx.classification.decisions import best_threshold, coverage_sums, threshold_of
-from embedx.evaluation.labels import f1_measures, label_counts
+from embedx.evaluation.f1 import f1_measures, label_counts
 from embedx.labeled.data import Labels
 from tests.support.commands import run_command
 from tests.support.label_data import write_xc

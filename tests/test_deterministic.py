@@ -80,8 +80,8 @@ def test_counts_of_pairs_are_the_same_by_any_number_of_threads(name):
             name, FEW | {"epochs": 3, "count_passes": 2} | options, is_collapsed=True
         )
         trained = word_training.train(sentences(), config)
-        losses = [entry["loss"] for entry in trained.vectors.facts["history"]]
-        return trained.vectors.arrays | {"losses": np.array(losses)}, trained.outcome
+        losses = [entry["loss"] for entry in trained.model.facts["history"]]
+        return trained.model.arrays | {"losses": np.array(losses)}, trained.outcome
 
     by_threads(run, name)
 

@@ -141,7 +141,7 @@ def test_the_collapsed_objective_is_the_mean_loss_of_streamed_pairs(tmp_path):
         z = setup.tables.outputs.rows.astype(np.float64) @ setup.tables.inputs.rows[x]
         losses.append(np.log(np.exp(z).sum()) - z[y])
     with cooccurrence.counted(
-        setup.stream, n_words, setup.plan.window, [setup.key], 10**6, cache_dir=tmp_path
+        setup.stream, n_words, setup.plan.window, [setup.text_key], 10**6, cache_dir=tmp_path
     ) as counts:
         rows = engine.AllRows(setup.objective, counts, n_words, setup.dim + 1, 2)
         rows.compile()

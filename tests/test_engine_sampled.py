@@ -69,18 +69,18 @@ class Run:
             1 - (1 - self.noise) ** n_draws if sampling == COLLAPSED else n_draws * self.noise
         )
         self.sampler = sampler_of(sampling, noise, paths)
-        self.draws = self.sampler.data(n_draws)
+        self.sampler_data = self.sampler.data(n_draws)
         self.tables = problem.shared(
             rows_table(problem),
             objective=self.objective,
-            draws=self.draws,
+            sampler_data=self.sampler_data,
             on_path=sampling == PATH,
             n_draws=n_draws,
             counts_repeats=self.sampler.replacement,
             **options,
         )
         self.plan = self.tables.plan
-        longest = int(np.diff(self.draws.offsets).max(initial=1))
+        longest = int(np.diff(self.sampler_data.offsets).max(initial=1))
         self.workspace = sampled.new_workspace(self.plan, problem.examples, longest)
         order = np.random.default_rng(seed).permutation(problem.n)
         self.key = stream_key(seed, 0)
@@ -276,7 +276,7 @@ def test_examples_without_labels_are_skipped():
     assert (run.tables.outputs.rows == before).all()
 
 
-def test_keys_are_example_numbers_and_updates_are_counted_over_epochs():
+def test_rows_of_the_state_are_example_numbers_and_updates_are_counted_over_epochs():
     """The probe adds 1 + 100 · n_updates to the state at each meeting."""
     problem = Problem("dense", labels=[[1], [2, 4, 6], [3]], n=3)
     for batch in (1, 3):

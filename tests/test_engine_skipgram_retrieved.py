@@ -97,13 +97,13 @@ class Retrieving(Setup):
             noise = Counter(row for row in drawn if row not in certain)
             examples = [
                 Example(
-                    key,
+                    state_row,
                     contexts,
                     lines_of_draws(
-                        met, certain, noise, self.draws.log_expected, FORM_MERGED, False
+                        met, certain, noise, self.sampler_data.log_expected, FORM_MERGED, False
                     ),
                 )
-                for key, contexts, met in gathered
+                for state_row, contexts, met in gathered
             ]
             yield Block([*certain, *noise], inputs, examples)
 

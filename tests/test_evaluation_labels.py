@@ -9,8 +9,9 @@ from hypothesis import given, settings, strategies as st
 from scipy.optimize import minimize_scalar
 
 from embedx.errors import DivergedError
-from embedx.evaluation import labels as evaluation
-from embedx.evaluation.labels import LabelMetrics, fit_temperature, top_k
+from embedx.evaluation import labels as evaluation, temperature
+from embedx.evaluation.labels import LabelMetrics, top_k
+from embedx.evaluation.temperature import fit_temperature
 from embedx.labeled.data import Labels
 from embedx.objectives.contract import log_softmax
 from tests.support.refusals import refused, refused_data
@@ -257,7 +258,7 @@ def test_probabilities_of_zero_do_not_disturb_the_temperature():
 def test_a_temperature_without_a_finite_optimum_stays_within_bounds(z, at_least, at_most):
     blocks, passes = blocks_of(np.array(z), [[0], [0]])
     assert at_least <= fit_temperature(blocks) <= at_most
-    assert len(passes) <= evaluation.MAX_PASSES
+    assert len(passes) <= temperature.MAX_PASSES
 
 
 def test_a_temperature_needs_known_labels_and_finite_scores():

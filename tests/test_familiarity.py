@@ -264,12 +264,12 @@ def test_at_most_a_twentieth_of_unknown_labels_is_accepted():
             >= familiarity_fit.ACCEPTED_PROBABILITY
         )
 
-    lower = familiarity_fit.lowered(weights, terms, p)
+    lower = familiarity_fit.with_lower_w0(weights, terms, p)
     assert is_accepted(weights).mean() > 0.3
     assert is_accepted(lower).sum() == 20
     assert (lower[1:] == weights[1:]).all()
-    assert (familiarity_fit.lowered(lower, terms, p) == lower).all()
-    assert (familiarity_fit.lowered(weights, terms[:0], p[:0]) == weights).all()
+    assert (familiarity_fit.with_lower_w0(lower, terms, p) == lower).all()
+    assert (familiarity_fit.with_lower_w0(weights, terms[:0], p[:0]) == weights).all()
 
 
 def test_each_label_is_unknown_to_one_of_the_classifiers():

@@ -8,7 +8,7 @@ import embedx
 from embedx.comparison.settings import CompareSettings
 from embedx.comparison.text import TextData
 from embedx.errors import DataError, InapplicableError, SettingError
-from embedx.evaluation import graphs as evaluate
+from embedx.evaluation import graphs
 from embedx.graphs.graph import Graph
 from embedx.graphs.settings import SGD_RATE
 from embedx.runtime.progress import Silent
@@ -128,7 +128,7 @@ def test_links_labels_and_sessions_are_scored(tmp_path):
     others = tmp_path / "others.txt"
     others.write_text("".join(f"l{i} r{i + 1}\n" for i in range(10)) + "l1 nobody\n")
     progress = Notes()
-    rows = evaluate.links(model, str(held), str(others), 0, progress)
+    rows = graphs.links(model, str(held), str(others), 0, progress)
     assert [row["score"] for row in rows] == ["dot", "cosine", "hadamard"]
     assert rows[1]["AUC"] > 0.9
     assert rows[1]["links"] == 16
@@ -137,7 +137,7 @@ def test_links_labels_and_sessions_are_scored(tmp_path):
     assert note.startswith(f"{others}: 1 lines ")
     labels = tmp_path / "labels.txt"
     labels.write_text("".join(f"{word} {word[0]}\n" for word in model.words))
-    rows = evaluate.node_labels(model, str(labels), 0, progress)
+    rows = graphs.node_labels(model, str(labels), 0, progress)
     assert [row["share of nodes"] for row in rows] == [0.1, 0.1, 0.5, 0.5, 0.9, 0.9]
     assert min(rows[4]["micro F1"], rows[5]["macro F1"]) > 0.9
 

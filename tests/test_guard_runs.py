@@ -96,7 +96,7 @@ def words_at(name, corpus, times, rate=None, **options):
     trained = word_training.train(
         corpus, configure(name, {**options, "learning_rate": rate}), progress=notes
     )
-    return trained.vectors, trained.outcome, notes
+    return trained.model, trained.outcome, notes
 
 
 def cautions(name):

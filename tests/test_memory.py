@@ -407,7 +407,7 @@ def test_the_reported_disk_need_is_the_size_written(two_topics, tmp_path, monkey
     monkeypatch.setattr(Checkpoints, "check_disk", lambda self, *sizes: sizes_shown.extend(sizes))
     trained, checkpoints = train(two_topics, tmp_path, dim=1000, **options)
     checkpoints.take(trained.outcome.state, wait=True)
-    saved = trained.vectors.save(tmp_path / "model")
+    saved = trained.model.save(tmp_path / "model")
     (state,) = checkpoints.folder.glob("state-*")
     assert sizes_shown == [
         pytest.approx(sum(file.stat().st_size for file in saved.iterdir()), rel=0.05),

@@ -7,7 +7,7 @@ import pytest
 from scipy.sparse import csr_matrix, random
 
 from embedx.classification import classifier, neighbours
-from embedx.classification.neighbours import Blend, Near, Neighbours
+from embedx.classification.neighbours import Blend, NearestRows, Neighbours
 from embedx.errors import DataError
 from embedx.evaluation.labels import hits
 from embedx.labeled.data import Labels
@@ -76,7 +76,7 @@ def test_a_blend_equals_its_formula(root):
     )
     ids = np.array([rng.choice(n_labels, 8, replace=False) for _ in range(n)], dtype=np.int32)
     p = -np.sort(-rng.random((n, 8)), axis=1)
-    near = Near(
+    near = NearestRows(
         np.array([rng.choice(20, 6, replace=False) for _ in range(n)], dtype=np.int32),
         rng.random((n, 6), np.float32),
     )

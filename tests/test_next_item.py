@@ -10,7 +10,7 @@ import pytest
 import embedx
 from embedx.comparison.settings import CompareSettings
 from embedx.comparison.text import TextData
-from embedx.evaluation import graphs as evaluate
+from embedx.evaluation import sessions as evaluate
 from embedx.runtime.progress import Silent
 from embedx.vectors import next_item
 from embedx.vectors.model import WordVectors

@@ -215,11 +215,11 @@ LABELS = np.array([[0] * 6 + [1] * 3 + [2], [3] * 2 + [0] * 2 + [1] * 6])
 SHARES = np.array([np.bincount(row, minlength=4) / 10 for row in LABELS])
 
 
-def learned(objective, keys, first_rate=0.5, steps=15_000):
+def learned(objective, state_rows, first_rate=0.5, steps=15_000):
     """Mean probabilities over the second half of a run with one draw each; every input has four
     scores of its own, (2, 4).
 
-    `keys` (20,) says where each example keeps its state.
+    `state_rows` (20,) says where each example keeps its state.
     """
     rng = np.random.default_rng(15)
     constants = objective.constants(1, 4)
@@ -237,17 +237,17 @@ def learned(objective, keys, first_rate=0.5, steps=15_000):
     for i in range(steps):
         row = chosen[i] // 10
         y = LABELS.flat[chosen[i]]
-        key = keys[chosen[i]]
+        state_row = state_rows[chosen[i]]
         batch.label[:] = batch.sample_count[:] = 0
         batch.label[0, y] = batch.sample_count[0, (y + draws[i]) % 4] = 1
         batch.z[0] = z[row]
         batch.uniforms[:] = uniforms[i]
-        batch.key[0] = key
-        batch.n_updates[0] = n_updates[key]
+        batch.state_row[0] = state_row
+        batch.n_updates[0] = n_updates[state_row]
         rate = np.float32(first_rate / (1 + i / 100) ** 0.7)
         coefficients(batch, state, constants, 1, 4, rate)
         z[row] -= rate * batch.z[0]
-        n_updates[key] += 1
+        n_updates[state_row] += 1
         if i >= steps // 2 and i % 50 == 0:
             mean += np.exp(
                 objective.log_probability(z.astype(np.float64), batch.log_expected_count)
@@ -261,7 +261,7 @@ def test_sampled_steps_reach_maximum_likelihood(case):
     each example has its own.
     """
     objective = make(case.split()[0], **FREE_SCORES[case])
-    keys = np.arange(20) // (1 if objective.is_relative else 10)
+    state_rows = np.arange(20) // (1 if objective.is_relative else 10)
     first_rate = 0.5 if objective.traits.stable else 0.1  # the baseline diverges at 0.5
     atol = 0.06 if case in ("ar-probit", "ar-logistic") else 0.04  # whose bounds are not tight
-    np.testing.assert_allclose(learned(objective, keys, first_rate), SHARES, atol=atol)
+    np.testing.assert_allclose(learned(objective, state_rows, first_rate), SHARES, atol=atol)

@@ -47,7 +47,7 @@ def test_principal_components_are_those_of_the_svd():
 def test_a_word_that_is_not_on_the_map_is_placed_between_its_neighbours():
     unit = topic_vectors() / np.linalg.norm(topic_vectors(), axis=1, keepdims=True)
     places = np.random.default_rng(0).random((40, 2))
-    placed = projection.between(unit[:40], places, np.vstack([unit[40:], unit[:1]]))
+    placed = projection.place_between(unit[:40], places, np.vstack([unit[40:], unit[:1]]))
     for vector, place in zip(unit[40:], placed, strict=False):
         best = np.argsort(-unit[:40] @ vector)[:3]
         assert (places[best].min(axis=0) <= place).all()
@@ -95,7 +95,7 @@ def test_maps_of_very_few_words_are_finite_and_within_the_unit_square(n, name):
 
 def test_a_cluster_is_named_by_its_frequent_central_words_without_function_words():
     words_on_map = ["the", "of", "river", "lake", "s", "whom", "city", "town"]
-    avoided = word_map.function_words(words_on_map * 5)
+    avoided = word_map.function_words(words_on_map * 5, "word")
     assert {"the", "of", "s"} <= avoided
     assert not avoided & {"river", "lake", "city", "town"}
     unit = np.array([[1, 0], [0, 1]] * 4, np.float32)

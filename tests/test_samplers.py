@@ -28,14 +28,14 @@ def prepared(name, *, replacement=True, counts=COUNTS, **options):
     return sampler
 
 
-def draws(sampler, n, streams, *, first=0, avoided=(), key=-1):
+def draws(sampler, n, streams, *, first=0, avoided=(), input_row=-1):
     """The rows that the streams draw, one stream after the other in the same workspace."""
     data = sampler.data(n)
     workspace = new_sample_workspace(n, len(avoided))
     for stream in streams:
         workspace.excluded[:] = avoided
         n_drawn = sampler.sample(
-            data, key, np.uint64(stream), np.uint64(first), n, len(avoided), workspace
+            data, input_row, np.uint64(stream), np.uint64(first), n, len(avoided), workspace
         )
         assert (workspace.seen == -1).all(), "slots are left as they were"
         yield workspace.rows[:n_drawn].copy()
@@ -45,11 +45,13 @@ def draw(sampler, n, *, stream=STREAM, **others):
     return next(draws(sampler, n, [stream], **others))
 
 
-def log_expected(sampler, n, rows, *, n_drawn=None, n_excluded=0, key=-1):
+def log_expected(sampler, n, rows, *, n_drawn=None, n_excluded=0, input_row=-1):
     rows = np.asarray(rows, dtype=np.int32)
     out = np.full(len(rows), np.nan, dtype=np.float32)
     n_drawn = n if n_drawn is None else n_drawn
-    sampler.log_expected_count(sampler.data(n), key, n_drawn, n_excluded, rows, len(rows), out)
+    sampler.log_expected_count(
+        sampler.data(n), input_row, n_drawn, n_excluded, rows, len(rows), out
+    )
     return out
 
 

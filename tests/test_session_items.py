@@ -5,7 +5,7 @@ import json
 import pytest
 
 import embedx
-from embedx.evaluation.graphs import read_sessions
+from embedx.evaluation.sessions import read_sessions
 from embedx.runtime.progress import Silent
 from embedx.text.cells import WHITE_SPACE
 from embedx.text.session_items import TAB, items_of, separation_of, sessions_of_file

@@ -302,7 +302,7 @@ def test_the_vectors_of_a_file_are_kept_and_output_vectors_begin_at_zero(folder,
     )
     run.allocate()
     run.initialise()
-    start = run.model(None)
+    start = run.word_vectors(None)
     np.testing.assert_array_equal(rows(start, vectors.words, "input"), vectors.vectors)
     assert not start.arrays["output"].any()
     times = sum(sentence.count("kitty") for sentence in MORE)

@@ -9,7 +9,7 @@ import pytest
 
 from embedx.cli import streams, tables
 from embedx.errors import visible
-from embedx.evaluation.labels import LabelCounts, per_label_columns, per_label_rows
+from embedx.evaluation.f1 import LabelCounts, per_label_columns, per_label_rows
 from embedx.pages.plain import csv_text, inert
 
 

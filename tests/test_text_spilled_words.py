@@ -170,13 +170,13 @@ def test_no_table_takes_more_than_its_share(tmp_path, monkeypatch):
     (tmp_path / "corpus.txt").write_bytes(b" ".join(words))
     monkeypatch.setattr(parallel_tokenizer, "CHUNK_BYTES", 1 << 14)
     most = {}
-    emptied = tokenizer.Tokenizer.emptied
+    take_words = tokenizer.Tokenizer.take_words
 
     def weighed(self):
         most[self] = max(most.get(self, 0), sum(array.nbytes for array in self.table))
-        return emptied(self)
+        return take_words(self)
 
-    monkeypatch.setattr(tokenizer.Tokenizer, "emptied", weighed)
+    monkeypatch.setattr(tokenizer.Tokenizer, "take_words", weighed)
     for threads in (1, 2):
         files(
             tmp_path / f"{threads}",

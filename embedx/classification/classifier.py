@@ -15,14 +15,12 @@ from embedx.classification.label_tree import CANDIDATES
 from embedx.classification.ranking import TRAIN_WITH_HELD_OUT, LabelRanking
 from embedx.classification.row_blocks import Best, joined_blocks
 from embedx.errors import Reason, SettingError
+from embedx.evaluation.f1 import LabelCounts, f1_measures, label_counts
 from embedx.evaluation.labels import (
     PROPENSITY_A,
     PROPENSITY_B,
-    LabelCounts,
     LabelMetrics,
-    f1_measures,
     hits,
-    label_counts,
     likelihood_warning,
     ratio,
 )

@@ -1,23 +1,23 @@
-"""Familiarity of rows: factors that lower the probabilities of rows with few known features, and by
-which `--abstain` answers "none of these".
+"""Familiarity of rows: a factor that lowers the probabilities of rows unlike those of training.
 
     p'(label) = f p(label),    f = sigmoid(w0 + w · terms),    w >= 0
 
-The terms of a row are
+The terms of a row, with s_1 and s_2 the scores of its best two labels and s_0 the best score of a
+row without features, are
 
-    r s_1 + (1 - r) s_0   the score of its best label, shrunk towards that of a row without features
-    r (s_1 - s_2)         the difference to the second best, shrunk alike
-    r                     sqrt(known / (known + unknown)), sums over its words of their squared
-                          values before scaling: (1 + log tf) idf, and the largest idf for unknown
-                          words. Where unknown words are not counted, 1; 0 without features
+    r s_1 + (1 - r) s_0   the best score, shrunk towards s_0
+    r (s_1 - s_2)         the difference to the second best, shrunk towards 0
+    r                     sqrt(known / (known + unknown)): sums over its words of squared values
+                          before scaling, which are (1 + log tf) idf, with the largest idf for
+                          unknown words. Where unknown words are not counted 1, or 0 without
+                          features
     log(1 + n)            n: its number of features of the model
 
-A model has two factors, both fitted to held-out rows by familiarity_fit.py. The first multiplies
-all probabilities; it hardly changes those of rows like the training rows. The second replaces it
-with `--abstain`: 1 - f is then the probability that no label is right, "none of these", which is an
-answer like a label.
+A model has two factors, both fitted to held-out rows by familiarity_fit.py. The first is of all
+probabilities; it hardly changes those of rows like the training rows. The second replaces it with
+`--abstain`: then 1 - f is the probability of "none of these", which is predicted like a label.
 
-familiarity.npy  float64 (2, 6)  of each factor s_0, w0 and w
+familiarity.npy  float64 (2, 6)  for each factor s_0, w0 and w
 """
 
 import copy
@@ -34,17 +34,18 @@ from embedx.storage.folder_files import REMEDY
 from embedx.storage.schema import Array
 
 ARRAYS = {"familiarity": Array(("factors", "terms of familiarity"), ("float64",))}
-# The rows of the array: the factor of all probabilities, and the one that replaces it to abstain.
-OF_PROBABILITIES, OF_ABSTAINING = 0, 1
+# Rows of the array: the factor of all probabilities, and the one that replaces it with --abstain.
+DEFAULT_FACTOR = 0
+ABSTAIN_FACTOR = 1
 N_TERMS = 4
-# The id of the answer "none of these".
+# The id of "none of these" among predicted labels.
 NONE_OF_THESE = -1
 # Scores are clipped to [-MAX_SCORE, MAX_SCORE].
 MAX_SCORE = 1e3
 
 
 class Familiarity(NamedTuple):
-    """How familiar rows are.
+    """What the terms need of rows, beside scores.
 
     known_share  float (n,): r above
     n_features   int (n,): number of features of the model that each row has
@@ -62,17 +63,22 @@ def check(arrays: Mapping[str, ndarray]) -> None:
         raise DataError("familiarity.npy", None, problem, REMEDY)
 
 
-def factor(weights: ndarray, rows: Familiarity, scores: ndarray) -> ndarray:
+def factor(row_of_array: ndarray, rows: Familiarity, scores: ndarray) -> ndarray:
     """f of rows, float (n,), from the scores of their best labels, best first, (n, 2 or more).
 
-    weights  s_0, w0 and w
+    row_of_array  s_0, w0 and w
     """
-    z = terms(rows, scores, weights[0]) @ weights[2:]
-    return np.asarray(expit(z + weights[1]))
+    empty_score, w0, *w = row_of_array
+    z = terms(rows, scores, empty_score) @ np.array(w)
+    return np.asarray(expit(z + w0))
 
 
 def terms(rows: Familiarity, scores: ndarray, empty_score: float) -> ndarray:
-    """The terms above, float64 (n, N_TERMS)."""
+    """The terms above, float64 (n, N_TERMS).
+
+    scores       of the best labels, best first, (n, 1 or more)
+    empty_score  s_0
+    """
     best = np.clip(scores[:, 0].astype(float64), -MAX_SCORE, MAX_SCORE)
     second = best
     if scores.shape[1] > 1:
@@ -96,8 +102,8 @@ def factors(
     """
     if "familiarity" not in arrays:
         return np.ones(len(scores), float32)
-    weights = arrays["familiarity"][OF_ABSTAINING if abstain else OF_PROBABILITIES]
-    return np.asarray(factor(weights, rows, scores), float32)
+    place = ABSTAIN_FACTOR if abstain else DEFAULT_FACTOR
+    return np.asarray(factor(arrays["familiarity"][place], rows, scores), float32)
 
 
 def scaled_probabilities(
@@ -130,13 +136,14 @@ def with_none_of_these(
 
 
 def split_unknown_words(features: Any, n_features: int) -> tuple[Any, ndarray | None]:
-    """(features of the model, number of unknown words per row), from features with a last column
-    that counts unknown words; None if the reader did not count them.
+    """The features of the model, and the number of unknown words of each row, float64 (n,): it is
+    the last column of the features. None in its place if the reader did not count them.
     """
     if not isinstance(features, csr_matrix) or features.shape[1] != n_features + 1:
         return features, None
     n_rows = features.shape[0]
-    known = copy.copy(features)  # scipy would check a new matrix, which takes longer than a request
+    # scipy would check a new matrix, which takes longer than a request.
+    known = copy.copy(features)
     known.indptr = features.indptr.copy()
     known.resize(n_rows, n_features)
     n_unknown = np.zeros(n_rows)
@@ -148,7 +155,12 @@ def split_unknown_words(features: Any, n_features: int) -> tuple[Any, ndarray | 
 def familiarity_of(
     features: Any, n_unknown: ndarray | None, idf: ndarray | None, max_idf: float
 ) -> Familiarity:
-    """The familiarity of rows of features, before they are scaled."""
+    """The familiarity of rows of features, before they are scaled.
+
+    n_unknown     float64 (n,): number of unknown words of each row; None if they are not counted
+    idf, max_idf  of the features, float (n_features,), and of unknown words; None: features have no
+                  idf
+    """
     if not isinstance(features, csr_matrix):
         n = np.count_nonzero(features, axis=1)
         return Familiarity((n > 0).astype(float64), n)
@@ -159,6 +171,6 @@ def familiarity_of(
     if idf is not None:
         values = (1 + np.log(np.maximum(values, 1))) * idf[features.indices]
     row = np.repeat(np.arange(len(n)), n)
-    mass = np.bincount(row, values * values, len(n))
-    total_mass = mass + n_unknown * max_idf**2
-    return Familiarity(np.sqrt(mass / np.where(total_mass > 0, total_mass, 1)), n)
+    known = np.bincount(row, values * values, len(n))
+    total = known + n_unknown * max_idf**2
+    return Familiarity(np.sqrt(known / np.where(total > 0, total, 1)), n)

@@ -35,12 +35,12 @@ from embedx.classification.ranking import Answers
 from embedx.evaluation.labels import hits
 from embedx.labeled.data import Labels
 
-# Of rows of unknown labels at most this share may have a label of this probability.
+# At most this share of the rows of unknown labels may have a label of this probability.
 MAX_ACCEPTED_SHARE = 0.05
 ACCEPTED_PROBABILITY = 0.8
-# Of a row that a classifier answers without knowing its labels; of an unchanged row it is 1.
+# Weight of a row that is predicted without knowing its labels; an unchanged row has weight 1.
 WEIGHT_OF_UNKNOWN_LABEL = 0.25
-# On the squared weights of terms that are scaled to standard deviation 1.
+# Penalty of the squared weights of terms, which are scaled to standard deviation 1.
 L2_PENALTY = 1.0
 # Probabilities are clipped to [MIN_P, 1 - MIN_P].
 MIN_P = 1e-6
@@ -79,25 +79,28 @@ def fit(
     """
     step = max(1, -(-len(labels) // perturbed_rows.MAX_ROWS))
     rows_used = slice(None, None, step)
-    features, labels = features[rows_used], labels.rows(rows_used)
+    features = features[rows_used]
+    labels = labels.rows(rows_used)
     no_features = features[:1] * float32(0)
     empty_score = float(_best_answers(classifier, no_features, threads)[0].scores[0, 0])
 
     perturbed = perturbed_rows.perturbed(features, is_seen, n_words, rng)
-    answered = [
-        _answered_rows(classifier, rows, labels, empty_score, threads) for rows in perturbed
+    predicted = [
+        _predicted_rows(classifier, rows, labels, empty_score, threads) for rows in perturbed
     ]
     of_known_labels = [
-        part for part, rows in zip(answered, perturbed, strict=True) if not rows.is_of_unknown_label
+        part
+        for part, rows in zip(predicted, perturbed, strict=True)
+        if not rows.is_of_unknown_label
     ]
     left_out = _left_out_rows(
         classifier, features, labels, n_words, empty_score, subset_classifiers
     )
 
-    of_probabilities = fit_weights(_joined(of_known_labels))
-    of_abstaining = fit_weights(_joined([*answered, left_out]))
-    of_abstaining = lowered(of_abstaining, left_out.terms, left_out.p)
-    return np.array([[empty_score, *weights] for weights in (of_probabilities, of_abstaining)])
+    default_weights = fit_weights(_joined(of_known_labels))
+    abstain_weights = fit_weights(_joined([*predicted, left_out]))
+    abstain_weights = with_lower_w0(abstain_weights, left_out.terms, left_out.p)
+    return np.array([[empty_score, *weights] for weights in (default_weights, abstain_weights)])
 
 
 def _joined(parts: Sequence[FitRows]) -> FitRows:
@@ -105,22 +108,22 @@ def _joined(parts: Sequence[FitRows]) -> FitRows:
     return FitRows(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
 
-def _answered_rows(
+def _predicted_rows(
     classifier: Classifier,
     perturbed: perturbed_rows.PerturbedRows,
     labels: Labels,
     empty_score: float,
     threads: int | None,
 ) -> FitRows:
-    """Perturbed rows as the classifier answers them.
+    """Perturbed rows with the predictions of the classifier.
 
     labels  those of the rows that they were derived from
     """
     answers, familiarity = _best_answers(classifier, perturbed.features, threads)
-    first = answers.ids[:, :1]
-    # Of how many of its origins the best label is a label.
+    best_label = answers.ids[:, :1]
+    # The number of rows that it was derived from which have the best label.
     n_right = np.sum(
-        [hits(first, labels.rows(origin))[:, 0] for origin in perturbed.origin.T], axis=0
+        [hits(best_label, labels.rows(origin))[:, 0] for origin in perturbed.origin.T], axis=0
     )
     return FitRows(
         terms_of(familiarity, answers.scores, empty_score),
@@ -138,7 +141,7 @@ def _left_out_rows(
     empty_score: float,
     subset_classifiers: Sequence[SubsetClassifier],
 ) -> FitRows:
-    """The rows as classifiers answer them that were trained without their labels."""
+    """The rows with the predictions of classifiers that were trained without their labels."""
     terms = [np.zeros((0, N_TERMS))]
     p = [np.zeros(0)]
     for subset_classifier in subset_classifiers:
@@ -195,7 +198,7 @@ def fit_weights(rows: FitRows) -> ndarray:
     return np.append(w[0] - slopes @ means, slopes)
 
 
-def lowered(weights: ndarray, terms: ndarray, p: ndarray) -> ndarray:
+def with_lower_w0(weights: ndarray, terms: ndarray, p: ndarray) -> ndarray:
     """The weights of a factor, with w0 lowered until at most MAX_ACCEPTED_SHARE of the rows of
     unknown labels reach ACCEPTED_PROBABILITY.
 

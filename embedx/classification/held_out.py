@@ -19,7 +19,8 @@ from embedx.classification.left_out_labels import SubsetClassifier
 from embedx.classification.neighbours import Blend, ChosenBlend
 from embedx.classification.row_blocks import joined_blocks
 from embedx.classification.settings import AUTO, ClassifySettings
-from embedx.evaluation.labels import fit_temperature, hits
+from embedx.evaluation.labels import hits
+from embedx.evaluation.temperature import fit_temperature
 from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.label_rules import known_labels
 from embedx.runtime.disk import amount

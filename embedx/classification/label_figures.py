@@ -56,7 +56,7 @@ def coverage(analysis: PredictionAnalysis, name: str, ax: "Axes | None") -> "Axe
             continue
         last_named = row.coverage
         ax.annotate(f"{row.threshold:g}", place, (-4, -14), textcoords="offset points")
-    figures.shares(ax, "share of the rows that are accepted", "share of these that is correct")
+    figures.share_axes(ax, "share of the rows that are accepted", "share of these that is correct")
     return ax
 
 
@@ -72,7 +72,7 @@ def thresholds(analysis: PredictionAnalysis, name: str, ax: "Axes | None") -> "A
         color=line.get_color(),
         label=f"{name}: share of the rows that are accepted",
     )
-    figures.shares(ax, "threshold", "share")
+    figures.share_axes(ax, "threshold", "share")
     ax.legend()
     return ax
 
@@ -86,7 +86,7 @@ def reliability(analysis: PredictionAnalysis, name: str, ax: "Axes | None") -> "
     ax.bar(starts, bins.accuracy[used], 1 / N_BINS, align="edge", alpha=0.4, edgecolor="white")
     ax.plot(bins.confidence[used], bins.accuracy[used], "o", label=f"{name}: ECE {bins.error:.3f}")
     ax.axline((0, 0), slope=1, color="gray", linestyle="--", linewidth=1)
-    figures.shares(ax, "probability of the top prediction", "share that is correct")
+    figures.share_axes(ax, "probability of the top prediction", "share that is correct")
     ax.legend()
     return ax
 

@@ -111,7 +111,7 @@ class MinibatchTraining(Strategy):
         self.clock_lock = threading.Lock()
         self.order_of = orders(self.n, settings.seed)
         self.slots = Csr(np.zeros(1, int64), np.zeros(0, int32))
-        self.draws = new_data()
+        self.sampler_data = new_data()
         has_terms = (
             objective.positives == "single"
             and settings.labels != "one"
@@ -195,7 +195,7 @@ class MinibatchTraining(Strategy):
             self.n_updates,
             self.slots,
             self.examples,
-            self.draws,
+            self.sampler_data,
             constants,
             self.optimizer,
             plan,

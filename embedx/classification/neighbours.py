@@ -32,7 +32,7 @@ from embedx.labeled.data import Labels
 from embedx.labeled.scaling import scaled
 from embedx.search.blended_labels import RowLabels, write_blended
 from embedx.search.nearest_rows import (
-    Near,
+    NearestRows,
     RowIndex,
     nearest_rows,
     row_index,
@@ -85,12 +85,12 @@ class Neighbours(NamedTuple):
     labels: RowLabels
     n_labels: int
 
-    def nearest(self, features: Any, n: int, threads: int) -> Near:
+    def nearest(self, features: Any, n: int, threads: int) -> NearestRows:
         """The n nearest rows, for features on the scale of the training data."""
         return nearest_rows(self.rows, features, n, threads)
 
     def blended(
-        self, ids: ndarray, p: ndarray, near: Near, blend: Blend, k: int, threads: int = 1
+        self, ids: ndarray, p: ndarray, near: NearestRows, blend: Blend, k: int, threads: int = 1
     ) -> tuple[ndarray, ndarray]:
         """The k labels of the highest scores and these, best first."""
         n = int(blend.n)
@@ -198,7 +198,7 @@ class ChosenBlend(NamedTuple):
     precision: float
     gain: float
     standard_error: float
-    near: Near
+    near: NearestRows
 
 
 def chosen(

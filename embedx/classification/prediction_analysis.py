@@ -20,7 +20,8 @@ from embedx.evaluation.error_analysis import (
     FrequencyBin,
     Reliability,
 )
-from embedx.evaluation.labels import LabelCounts, hits, per_label_columns
+from embedx.evaluation.f1 import LabelCounts, per_label_columns
+from embedx.evaluation.labels import hits
 from embedx.labeled.data import Labeled, Labels
 from embedx.runtime.progress import SILENT, Progress
 

@@ -46,7 +46,7 @@ class Sampled(MinibatchTraining):
         n_draws = min(self.objective.negatives, len(self.counts))
         if scores_all:
             n_draws = self.n_rows
-        self.draws = self.sampler.data(n_draws)
+        self.sampler_data = self.sampler.data(n_draws)
         self.make_outputs()
         self.shared = self.share(
             has_sparse_rows=self.has_sparse_rows,
@@ -54,7 +54,7 @@ class Sampled(MinibatchTraining):
             counts_repeats=self.sampler.replacement,
             n_draws=n_draws,
         )
-        longest_path = int(np.diff(self.draws.offsets).max(initial=1))
+        longest_path = int(np.diff(self.sampler_data.offsets).max(initial=1))
         n_workers = 1 if self.settings.deterministic or scores_all else self.threads
         self.workers = [
             sampled.new_workspace(self.plan, self.examples, longest_path) for _ in range(n_workers)

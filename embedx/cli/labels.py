@@ -21,7 +21,7 @@ from embedx.cli.requests import EvaluateRequest, PredictRequest
 from embedx.cli.streams import is_read_at_once, request_progress
 from embedx.distributed.settings import ClusterSettings
 from embedx.errors import DataError, InapplicableError, Setting, Text
-from embedx.evaluation.labels import per_label_rows
+from embedx.evaluation.f1 import per_label_rows
 from embedx.labeled.data import Labeled
 from embedx.labeled.read import ArrivedRows, read, read_arriving
 from embedx.labeled.tables.settings import TableSettings

@@ -39,7 +39,7 @@ def evaluate(request: EvaluateRequest) -> None:
         problem = f"is for classifiers; {model} has word vectors"
         raise InapplicableError("per_label", None, problem)
     if request.links or request.node_labels or request.next_item:
-        _score_graph(request, progress)
+        _score_nodes_and_items(request, progress)
         return
     _score_word_sets(request, record, progress)
 
@@ -116,22 +116,22 @@ def _compare_classifiers(request: EvaluateRequest, progress: Progress) -> None:
     print("\n".join(tab_separated(rows)))
 
 
-def _score_graph(request: EvaluateRequest, progress: Progress) -> None:
+def _score_nodes_and_items(request: EvaluateRequest, progress: Progress) -> None:
     """Print the scores of the vectors of nodes or items."""
-    from embedx.evaluation import graphs
+    from embedx.evaluation import nodes_and_items
 
-    tests = graphs.GraphTests(
+    tests = nodes_and_items.NodeAndItemTests(
         request.links,
         request.non_links,
         request.node_labels,
         request.next_item,
         request.seed,
     )
-    scores = graphs.scores(request.models, tests, progress)
+    scores = nodes_and_items.score_models(request.models, tests, progress)
     if request.as_json:
         print(json.dumps(scores))
     else:
-        print("\n\n".join(map(graphs.as_table, scores.values())))
+        print("\n\n".join(map(nodes_and_items.as_table, scores.values())))
 
 
 def _score_word_sets(request: EvaluateRequest, record: Record, progress: Progress) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 from embedx.comparison.data import Data
 from embedx.comparison.settings import TEXT_SETTINGS, CompareSettings
 from embedx.errors import DataError, EmbedxError, Setting
-from embedx.evaluation import graphs, heldout, learning_curves, word_sets, words
+from embedx.evaluation import heldout, learning_curves, sessions, word_sets, words
 from embedx.evaluation.statistics import Score, grouped
 from embedx.runtime.progress import Progress, Silent
 from embedx.settings import Record
@@ -86,7 +86,12 @@ class TextData(Data):
         else:
             if self.options.get("walks") is None:
                 self.options = {"format": SESSIONS} | self.options
-            self.measures = ("mrr", f"ndcg@{graphs.TOP}", f"hr@{graphs.TOP}", *self.measures[1:])
+            self.measures = (
+                "mrr",
+                f"ndcg@{sessions.TOP}",
+                f"hr@{sessions.TOP}",
+                *self.measures[1:],
+            )
 
         self.unit = f"{noun_of(text_defaults(self.names, self.options) | self.options)}s"
         self.sources = find_sources([*self.names, *filter(None, [self.next_item])])
@@ -128,7 +133,7 @@ class TextData(Data):
                 self.held_out = hold_out(corpus.tokens, remap, self.settings.heldout)
                 facts["held-out tokens"] = self.held_out.n_words
             else:
-                _, last_items = graphs.read_sessions(self.words, self.next_item, progress)
+                _, last_items = sessions.read_sessions(self.words, self.next_item, progress)
                 facts["sessions"] = len(last_items)
         self.progress = progress
         # Read the test sets now, to report a file that cannot be read.
@@ -173,8 +178,8 @@ class TextData(Data):
 
     def _next_item(self, vectors: WordVectors, rows: slice) -> dict[str, np.ndarray]:
         """The measures of each session in `rows`, by name."""
-        before, last = graphs.read_sessions(vectors.words, str(self.next_item), Silent())
-        measures = graphs.next_item_measures(vectors, before[rows], last[rows])
+        before, last = sessions.read_sessions(vectors.words, str(self.next_item), Silent())
+        measures = sessions.next_item_measures(vectors, before[rows], last[rows])
         return {name.lower(): values for name, values in measures.items()}
 
     def scores(self, model: Path) -> tuple[dict[str, Score], dict[str, Any]]:

@@ -95,11 +95,11 @@ def _output_rates(strategy: MinibatchTraining, feature_rates: ndarray) -> ndarra
         return np.ones(strategy.n_rows)
     assert isinstance(strategy, Sampled)
     plan = strategy.plan
-    draws = strategy.draws
+    sampler_data = strategy.sampler_data
     label_rates = strategy.counts / strategy.n
     if plan.on_path:
-        times = np.repeat(label_rates, np.diff(draws.offsets))
-        return np.bincount(draws.rows, times, strategy.n_rows)
+        times = np.repeat(label_rates, np.diff(sampler_data.offsets))
+        return np.bincount(sampler_data.rows, times, strategy.n_rows)
     n_lines = 1.0
     if plan.positives == SINGLE and not plan.one_label:
         n_lines = label_rates.sum()

@@ -118,7 +118,7 @@ def update_rates(strategy: Streamed, kept: ndarray) -> dict[str, ndarray]:
     far as the word does.
     """
     tables = strategy.tables
-    draws = strategy.draws
+    sampler_data = strategy.sampler_data
     plan = strategy.plan
     inputs = kept
     outputs = kept
@@ -130,7 +130,9 @@ def update_rates(strategy: Streamed, kept: ndarray) -> dict[str, ndarray]:
         )
     if plan.candidates == blocks.PATH:
         outputs = np.bincount(
-            draws.rows, np.repeat(kept, np.diff(draws.offsets)), len(tables.outputs.rows)
+            sampler_data.rows,
+            np.repeat(kept, np.diff(sampler_data.offsets)),
+            len(tables.outputs.rows),
         )
     max_rate = kept.sum() / max(plan.block_size, 1)
     return {

@@ -46,17 +46,16 @@ SCORE_PADDING = 2 * SIMD_WIDTH
 # Entries of the filter that tells whether a row may have been seen in this block.
 FILTER_SIZE = 2048
 N_INPUTS, N_EXAMPLES, N_CERTAIN, N_NOISE, N_PAIRS = range(5)  # places in `Block.sizes`
-# Places in the cursor of a chunk: the number of its words; the next centre; the end of the centres;
-# where each pair is a block, the next context of that centre; and the number of random numbers
-# drawn (with a tree, of blocks planned).
-N_WORDS, CENTRE, END, CONTEXT, N_DRAWN = range(5)
+# Places in the cursor of a chunk: the end of its words; the next centre; the end of the centres;
+# where each pair is a block, the next context of that centre; and the next draw, counted from the
+# start of the chunk (with a tree, the next block).
+WORDS_END, NEXT_CENTRE, CENTRES_END, NEXT_CONTEXT, NEXT_DRAW = range(5)
 NOWHERE = 1 << 30  # beyond all columns
 DRAWN, PATH, ALL, RETRIEVED = range(4)
 CANDIDATES = {"drawn": DRAWN, "path": PATH, "all": ALL, "retrieved": RETRIEVED}
 FORM_PER_PAIR, FORM_MERGED, FORM_SUMMED = range(3)  # of `BlockPlan.form`
-# Arguments of a sampler (`samplers.contract`): draws do not depend on an input, and no row is
-# excluded from them.
-NO_KEY = -1
+# Arguments of a sampler (`samplers.contract`): draws depend on no input, and exclude no row.
+NO_INPUT = -1
 NONE_EXCLUDED = 0
 
 
@@ -92,8 +91,8 @@ class Block(NamedTuple):
     sizes: ndarray  # int64 (5,)
     inputs: ndarray  # int32 (max inputs,): words
     n_uses: ndarray  # int64 (max inputs,): the pairs that each input is part of
-    # int32 (max examples,): the word by which an objective keeps the state of an example
-    key: ndarray
+    # int32 (max examples,): the row of each example in the objective's state, which is a word
+    state_row: ndarray
     n_pairs: ndarray  # int64 (max examples,): the pairs of each example
     label: ndarray  # float32 (max examples, max candidates)
     bit_zero_count: ndarray  # float32, like label where there is a tree
@@ -169,7 +168,7 @@ def new_block(plan: BlockPlan, longest_path: int) -> Block:
         sizes=np.zeros(5, int64),
         inputs=inputs,
         n_uses=n_uses,
-        key=inputs if is_skipgram else np.zeros(n_examples, int32),
+        state_row=inputs if is_skipgram else np.zeros(n_examples, int32),
         n_pairs=n_uses if is_skipgram else np.zeros(n_examples, int64),
         label=np.zeros((n_examples, n_candidates), float32),
         bit_zero_count=np.zeros(
@@ -196,18 +195,18 @@ def plan_block(sample, shared, workspace, block, noise_key):
     cursor = workspace.cursor
     if plan.block_size == 0:
         begin, n_centres = _next_pair(words, cursor)
-        first = cursor[CENTRE]
+        first = cursor[NEXT_CENTRE]
         end = begin + n_centres
     else:
-        first = cursor[CENTRE]
-        n_centres = max(min(plan.block_size, cursor[END] - cursor[CENTRE]), 0)
-        begin, end = _span(words, plan.window, cursor[N_WORDS], first, n_centres)
-        cursor[CENTRE] += n_centres
+        first = cursor[NEXT_CENTRE]
+        n_centres = max(min(plan.block_size, cursor[CENTRES_END] - cursor[NEXT_CENTRE]), 0)
+        begin, end = _span(words, plan.window, cursor[WORDS_END], first, n_centres)
+        cursor[NEXT_CENTRE] += n_centres
     n_certain = 0
     n_noise = 0
     if n_centres > 0:
         n_certain = _add_pairs(shared, workspace, block, first, n_centres, begin, end)
-        cursor[N_DRAWN] += plan.candidates == PATH
+        cursor[NEXT_DRAW] += plan.candidates == PATH
         if plan.candidates == DRAWN:
             n_noise = _add_noise(sample, shared, workspace, block, n_certain, noise_key)
     block.sizes[N_INPUTS] = end - begin
@@ -237,17 +236,19 @@ def _span(words, window, n_words, first, n_centres):
 
 @kernel_part
 def _next_pair(words, cursor):
-    """(input, 1) for the next pair, and its centre in cursor[CENTRE]; (0, 0) if no pair is left."""
-    while cursor[CENTRE] < cursor[END]:
-        y = cursor[CENTRE]
-        x = max(cursor[CONTEXT], y - words.reach[y], 0)
-        while x < min(y + words.reach[y] + 1, cursor[N_WORDS]):
+    """(input, 1) for the next pair, and its centre in cursor[NEXT_CENTRE]; (0, 0) if none is
+    left.
+    """
+    while cursor[NEXT_CENTRE] < cursor[CENTRES_END]:
+        y = cursor[NEXT_CENTRE]
+        x = max(cursor[NEXT_CONTEXT], y - words.reach[y], 0)
+        while x < min(y + words.reach[y] + 1, cursor[WORDS_END]):
             if x != y and words.sentence[x] == words.sentence[y]:
-                cursor[CONTEXT] = x + 1
+                cursor[NEXT_CONTEXT] = x + 1
                 return x, 1
             x += 1
-        cursor[CENTRE] += 1
-        cursor[CONTEXT] = 0
+        cursor[NEXT_CENTRE] += 1
+        cursor[NEXT_CONTEXT] = 0
     return int64(0), 0
 
 
@@ -334,7 +335,7 @@ def _add_path(paths, workspace, block, word, n_centre_examples, n):
     Nodes are searched for a node only if its entry of the filter was used in this block.
     """
     seen = workspace.seen
-    now = workspace.cursor[N_DRAWN]
+    now = workspace.cursor[NEXT_DRAW]
     for at in range(paths.offsets[word], paths.offsets[word + 1]):
         node = paths.rows[at]
         bit = paths.values[at]
@@ -362,7 +363,7 @@ def _add_noise(sample, shared, workspace, block, n_certain, noise_key):
     cursor = workspace.cursor
     seen = workspace.seen
     clear(block.drawn, 0, block.drawn.shape[1])
-    first = cursor[N_DRAWN]
+    first = cursor[NEXT_DRAW]
     # Draws are searched among the candidates from here on; with FORM_MERGED a drawn centre is none.
     search_from = n_certain
     if plan.form == FORM_MERGED:
@@ -371,7 +372,7 @@ def _add_noise(sample, shared, workspace, block, n_certain, noise_key):
             seen[block.candidates[k] % FILTER_SIZE] = first
     n_drawn = sample(
         shared.sampler_data,
-        NO_KEY,
+        NO_INPUT,
         noise_key,
         np.uint64(first),
         plan.n_draws,
@@ -382,7 +383,7 @@ def _add_noise(sample, shared, workspace, block, n_certain, noise_key):
     for d in range(n_drawn):
         row = int64(workspace.sampling.rows[d])
         n = _count_draw(block, row, search_from, n_certain, n, seen, first, first + d)
-    cursor[N_DRAWN] += n_drawn
+    cursor[NEXT_DRAW] += n_drawn
     return n - n_certain
 
 

@@ -131,7 +131,7 @@ class FoundRows(AllRows):
         self.tail = tail
         self.block = BLOCK_INPUTS
         self.scope = "" if tail.n_draws else " among the rows found"
-        self.draws = tail.sampler.data(tail.n_draws)
+        self.sampler_data = tail.sampler.data(tail.n_draws)
         # Capacity per input; the last cluster scored may exceed `n_scored`.
         self.max_found = min(2 * search.blocks * search.n_scored, n_rows)
         self.redraw(0)
@@ -163,7 +163,7 @@ class FoundRows(AllRows):
             return np.zeros((n, 0), int32)
         drawn = new_sample_workspace(n * n_draws, 0)
         place = np.uint64(first * n_draws)
-        self.tail.sampler.sample(self.draws, -1, self.stream, place, n * n_draws, 0, drawn)
+        self.tail.sampler.sample(self.sampler_data, -1, self.stream, place, n * n_draws, 0, drawn)
         return drawn.rows[: n * n_draws].reshape(n, n_draws)
 
     def coefficients(self, first: int, h: ndarray, outputs: ndarray) -> tuple[float, Any, int]:
@@ -194,9 +194,9 @@ class FoundRows(AllRows):
         batch.sample_count[example, column] = count
         at = np.searchsorted(candidates, targets)
         batch.label[example[at], column[at]] = labels.data
-        batch.log_expected_count[example[is_drawn], column[is_drawn]] = self.draws.log_expected[
-            row[is_drawn]
-        ]
+        batch.log_expected_count[example[is_drawn], column[is_drawn]] = (
+            self.sampler_data.log_expected[row[is_drawn]]
+        )
         loss = self.objective.coefficients(batch, NO_STATE, self.constants, *batch.z.shape, ONE)
         return loss, csr_matrix((batch.z[example, column], row, offsets), (n, self.n_rows)), macs
 

@@ -170,7 +170,7 @@ class FullSteps(abc.ABC):
         term_scores = z[example] if copies_scores else z
         batch = new_batch(len(example), z.shape[1])._replace(z=term_scores, uniforms=uniforms)
         entries.write(batch.label[:, : plan.n_rows], batch.sample_count[:, : plan.n_rows])
-        batch.key[:] = chosen[example]
+        batch.state_row[:] = chosen[example]
         if shared.state.shape[1]:
             self._count_updates(batch, example)
         loss = self.coefficients(
@@ -185,8 +185,8 @@ class FullSteps(abc.ABC):
         """Write how often the state of each term was updated before, by its example."""
         n_updates = self.shared.n_updates
         n_terms_before = np.arange(len(example)) - np.searchsorted(example, example)
-        batch.n_updates[:] = n_updates[batch.key] + n_terms_before
-        np.add.at(n_updates, batch.key, 1)
+        batch.n_updates[:] = n_updates[batch.state_row] + n_terms_before
+        np.add.at(n_updates, batch.state_row, 1)
 
 
 class DenseSteps(FullSteps):

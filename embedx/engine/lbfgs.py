@@ -183,7 +183,7 @@ class _PenalisedLoss:
         max_terms = max((len(block.entries.example) for block in self.blocks), default=0)
         n_rows = shape[1]
         self.batch = new_batch(max_terms, n_rows, dtype=float64)
-        self.batch.key[:] = np.arange(len(self.batch.key))
+        self.batch.state_row[:] = np.arange(len(self.batch.state_row))
         self.batch.n_updates[:] = FOR_EVER
         self.constants = objective.constants(n_rows, n_rows).astype(float64)
 

@@ -209,9 +209,11 @@ def _add_tail(sample, log_expected_count, shared, workspace, retrieval, p, n_cer
     A draw of a certain row does not count: the draws represent the other rows.
     """
     expected = workspace.batch.log_expected_count[p]
-    n_drawn = sample(shared.draws, i, stream, np.uint64(0), retrieval.n_tail, 0, workspace.sampling)
+    n_drawn = sample(
+        shared.sampler_data, i, stream, np.uint64(0), retrieval.n_tail, 0, workspace.sampling
+    )
     n = add_draws(workspace, p, n_certain, n_drawn, False, shared.plan)
-    log_expected_count(shared.draws, i, n_drawn, 0, workspace.rows[p], n, expected)
+    log_expected_count(shared.sampler_data, i, n_drawn, 0, workspace.rows[p], n, expected)
     for c in range(n_certain):
         expected[c] = 0
     return n

@@ -213,11 +213,11 @@ def labels_of(examples, plan, i, stream):
 
 @kernel_part
 def new_term(shared, workspace, p, e, i, stream, number):
-    """Write the example, key, number of updates and random numbers of term p, which is term
+    """Write the example, state row, number of updates and random numbers of term p, which is term
     `number` of example i.
     """
     workspace.example[p] = e
-    workspace.batch.key[p] = i
+    workspace.batch.state_row[p] = i
     for d in range(workspace.batch.uniforms.shape[1]):
         workspace.batch.uniforms[p, d] = open_uniform(
             bits(stream, uint64(2**61 + number)), uint64(d)
@@ -259,11 +259,11 @@ def add_positives(shared, workspace, p, first, n):
 @kernel_part
 def _select_path(shared, workspace, p, label):
     """Write the nodes on the path to a label; return their number."""
-    begin = shared.draws.offsets[label]
-    end = shared.draws.offsets[label + 1]
+    begin = shared.sampler_data.offsets[label]
+    end = shared.sampler_data.offsets[label + 1]
     for at in range(begin, end):
-        bit = shared.draws.values[at]
-        workspace.rows[p, at - begin] = shared.draws.rows[at]
+        bit = shared.sampler_data.values[at]
+        workspace.rows[p, at - begin] = shared.sampler_data.rows[at]
         set_node(workspace.batch, p, at - begin, bit, ONE - bit)
     return end - begin
 
@@ -275,15 +275,15 @@ def _select_draws(sample, log_expected_count, shared, workspace, p, n_positives,
     rows = workspace.rows
     batch = workspace.batch
     sampling = workspace.sampling
-    i = batch.key[p]
+    i = batch.state_row[p]
     n_excluded = 0 if plan.keeps_accidental_hits else n_positives
     for c in range(n_excluded):
         sampling.excluded[c] = rows[p, c]
-    n_drawn = sample(shared.draws, i, stream, uint64(0), plan.n_draws, n_excluded, sampling)
+    n_drawn = sample(shared.sampler_data, i, stream, uint64(0), plan.n_draws, n_excluded, sampling)
     n = add_draws(workspace, p, n_positives, n_drawn, plan.keeps_accidental_hits, plan)
     if plan.uses_log_expected_count:
         log_expected_count(
-            shared.draws, i, n_drawn, n_excluded, rows[p], n, batch.log_expected_count[p]
+            shared.sampler_data, i, n_drawn, n_excluded, rows[p], n, batch.log_expected_count[p]
         )
     return n
 

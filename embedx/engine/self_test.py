@@ -111,7 +111,7 @@ def _setup() -> tuple[skipgram.SkipGramTables, tuple[Any, ...], Any, Any]:
         is_proximal=False,
     )
     constants = objective.constants(n_draws, N_WORDS)
-    shared = skipgram.SharedInputs(tables, stream, sampler.data(n_draws), constants, plan)
+    shared = skipgram.SkipGramShared(tables, stream, sampler.data(n_draws), constants, plan)
     stride = tables.inputs.rows.shape[1]
     workspace = skipgram.new_workspace(plan, N_TOKENS, stride, 1, objective.uniforms_width)
     chunk = skipgram.Chunk(0, N_TOKENS, float32(0.1), stream_key(1, 0), stream_key(1, 0, 7))

@@ -71,7 +71,7 @@ class Shared(NamedTuple):
     n_updates: ndarray  # int64 (n_examples,)
     slots: Csr  # the features of sparse output rows
     examples: Examples
-    draws: SamplerData
+    sampler_data: SamplerData
     constants: ndarray  # float32: the objective's
     optimizer: UpdateRule
     plan: Plan

@@ -24,18 +24,18 @@ from numpy import float32, int64, ndarray, uint64
 
 from embedx.engine.blocks import (
     ALL,
-    CENTRE,
-    CONTEXT,
-    END,
+    CENTRES_END,
     FILTER_SIZE,
     N_CERTAIN,
-    N_DRAWN,
     N_EXAMPLES,
     N_INPUTS,
     N_NOISE,
     N_PAIRS,
-    N_WORDS,
+    NEXT_CENTRE,
+    NEXT_CONTEXT,
+    NEXT_DRAW,
     SCORE_PADDING,
+    WORDS_END,
     Block,
     BlockPlan,
     max_candidates,
@@ -120,8 +120,8 @@ def input_vectors(tables: SkipGramTables) -> ndarray:
 
 
 @by_address
-class SharedInputs(NamedTuple):
-    """Shared by all chunks of a run: parameters, text, sampler and plan."""
+class SkipGramShared(NamedTuple):
+    """What all threads of a run share: parameters, text, the sampler's arrays and the plan."""
 
     tables: SkipGramTables
     stream: TokenStream
@@ -131,16 +131,15 @@ class SharedInputs(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """The centres tokens[start:stop], with their learning rate and keys of random numbers. Words
-    just outside are contexts only.
+    """The centres tokens[start:stop], with their learning rate and two keys of random numbers.
+    Words just outside are contexts only.
     """
 
     start: int
     stop: int
     lr: float32
-    # Key for subsampling and window widths, which depend on it and the position in the corpus.
-    key: uint64
-    noise_key: uint64  # key for the draws of the sampler
+    text_key: uint64  # of subsampling and window widths, which are numbered by corpus position
+    noise_key: uint64  # of the draws of the sampler, which are numbered within the chunk
 
 
 @by_address
@@ -310,11 +309,11 @@ def start_chunk(shared, workspace, chunk):
     of corpus words seen.
     """
     cursor = workspace.cursor
-    cursor[CENTRE], cursor[END], cursor[N_WORDS], n_seen = keep_words(
-        shared.stream, shared.plan.window, chunk.start, chunk.stop, chunk.key, workspace.words
+    cursor[NEXT_CENTRE], cursor[CENTRES_END], cursor[WORDS_END], n_seen = keep_words(
+        shared.stream, shared.plan.window, chunk.start, chunk.stop, chunk.text_key, workspace.words
     )
-    cursor[CONTEXT] = 0
-    cursor[N_DRAWN] = 0
+    cursor[NEXT_CONTEXT] = 0
+    cursor[NEXT_DRAW] = 0
     workspace.seen[:] = -1
     workspace.rng_state[0] = bits(chunk.noise_key, UNIFORMS)
     workspace.rng_state[1] = uint64(0)

@@ -15,7 +15,7 @@ from embedx.engine.blocks import (
     N_CERTAIN,
     N_EXAMPLES,
     N_NOISE,
-    NO_KEY,
+    NO_INPUT,
     NONE_EXCLUDED,
     PATH,
     RETRIEVED,
@@ -47,7 +47,7 @@ def coefficients_of_block(coefficients, log_expected_count, shared, workspace, b
     if plan.candidates != PATH and plan.uses_log_expected_count:
         log_expected_count(
             shared.sampler_data,
-            NO_KEY,
+            NO_INPUT,
             plan.n_draws,
             NONE_EXCLUDED,
             block.candidates,
@@ -77,7 +77,7 @@ def _coefficients_by_example(coefficients, shared, workspace, block, lr):
         workspace.batch.sample_count,
         workspace.batch.log_expected_count,
         workspace.batch.uniforms,
-        workspace.batch.key,
+        workspace.batch.state_row,
         workspace.batch.n_updates,
         workspace.batch.score_gain,
     )
@@ -238,15 +238,15 @@ def _sum_pairs(workspace, block, e, n_pairs, first_noise, n_noise):
 
 @kernel_part
 def _describe_example(shared, workspace, block, e, batch, p, n_new_updates):
-    """Write key, n_updates and uniforms of row p of the batch, for example e; add the new updates
-    to the count of its state.
+    """Write state_row, n_updates and uniforms of row p of the batch, for example e; add the new
+    updates to the count of its state.
     """
     tables = shared.tables
-    key = int64(block.key[e])
-    batch.key[p] = key
+    state_row = int64(block.state_row[e])
+    batch.state_row[p] = state_row
     for d in range(batch.uniforms.shape[1]):
         batch.uniforms[p, d] = open_uniform(workspace.rng_state[0], workspace.rng_state[1])
         workspace.rng_state[1] += uint64(1)
     if tables.state.shape[1] > 0:
-        batch.n_updates[p] = tables.n_updates[key]
-        tables.n_updates[key] += n_new_updates
+        batch.n_updates[p] = tables.n_updates[state_row]
+        tables.n_updates[state_row] += n_new_updates

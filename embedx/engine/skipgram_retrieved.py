@@ -20,10 +20,10 @@ from numpy import int32, int64, ndarray
 
 from embedx.engine.blocks import (
     N_CERTAIN,
-    N_DRAWN,
     N_INPUTS,
     N_NOISE,
-    NO_KEY,
+    NEXT_DRAW,
+    NO_INPUT,
     NONE_EXCLUDED,
     round_up_to_padding,
 )
@@ -72,7 +72,7 @@ class Retrieval(NamedTuple):
 
 @by_address
 class RetrievalWorkspace(NamedTuple):
-    """A worker's buffers for search_workspace rows."""
+    """A worker's buffers for searching rows."""
 
     query: QueryWorkspace
     candidates: ndarray  # int32 (1, max candidates): the results of a search
@@ -112,11 +112,11 @@ def add_candidates(sample, shared, retrieval, workspace, search_workspace, block
     the tail, as its noise.
     """
     _add_found(shared.tables, retrieval, search_workspace, block)
-    first = workspace.cursor[N_DRAWN]
+    first = workspace.cursor[NEXT_DRAW]
     sampling = workspace.sampling
     n_drawn = sample(
         shared.sampler_data,
-        NO_KEY,
+        NO_INPUT,
         noise_key,
         np.uint64(first),
         shared.plan.n_draws,
@@ -124,7 +124,7 @@ def add_candidates(sample, shared, retrieval, workspace, search_workspace, block
         sampling,
     )
     _add_tail(sampling.rows, n_drawn, search_workspace, block)
-    workspace.cursor[N_DRAWN] += n_drawn
+    workspace.cursor[NEXT_DRAW] += n_drawn
 
 
 @kernel_part

@@ -1,10 +1,10 @@
 """Prediction with sparse output rows: scores of the nodes of a label tree by level, or of all
 labels.
 
-A group of a `Level` is the children of one node of the level above. Its weights are stored by
-feature (inverted lists): the weights of a feature for all nodes of the group are side by side. The
-examples that reach a group are scored one after another, with one lookup table of the group's
-features.
+The nodes of a level are in groups: the children of one node of the level above. Weights are stored
+by group and feature: a *row* of a level has the weights of one feature for the nodes of one group,
+side by side. An example visits some groups; the visits to a group follow each other, and share a
+lookup table of its features.
 """
 
 from collections.abc import Sequence
@@ -13,31 +13,31 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy import float32, int32, int64, ndarray
 
-from embedx.kernels import best_of_rows, kernel, place_of
+from embedx.kernels import best_of_rows, kernel, kernel_part, place_of
 from embedx.kernels.threads import in_parts, in_threads
 from embedx.labeled.data import offsets_of
 
-EVERY = 64  # one weight in EVERY is sampled, to divide the weights into parts
+# Weights are divided into parts by a sample: one weight in this many.
+SAMPLING_STEP = 64
 # Weights that a thread sorts at a time, in about 24 bytes each.
 WEIGHTS_PER_PART = 1 << 23
-# Rows of the lookup table that are entered and cleared in the time of one binary search.
-ROWS_PER_SEARCH = 16
-LOWEST = float32(-3e38)  # in place of -inf: the score of an unused place
+# Features that are entered into the lookup table and removed in the time of one binary search.
+FEATURES_PER_SEARCH = 16
+# The score of an unused place, in place of -inf.
+LOWEST = float32(-3e38)
 
 
 class Level(NamedTuple):
-    """A level of a tree. Group c, the children of node c of the level above, has the nodes
-    first_node[c]:first_node[c + 1].
-    """
+    """A level of a tree. Group c is the children of node c of the level above."""
 
+    # Group c has the nodes first_node[c]:first_node[c + 1], and the rows
+    # first_row[c]:first_row[c + 1].
     first_node: ndarray  # int64 (n_groups + 1,)
-    # int64 (n_groups + 1,): group c has weights for features[first_row[c]:first_row[c + 1]]
-    first_row: ndarray
+    first_row: ndarray  # int64 (n_groups + 1,)
+    # Row r is of feature features[r], and has the weights first_weight[r]:first_weight[r + 1].
     features: ndarray  # int32 (n_rows,)
-    # int64 (n_rows + 1,): row r has weight[first_weight[r]:first_weight[r + 1]]
-    first_weight: ndarray
-    # int32 (n_weights,): the node of a weight, counted from the first node of its group
-    child: ndarray
+    first_weight: ndarray  # int64 (n_rows + 1,)
+    child: ndarray  # int32 (n_weights,): node of a weight, counted from the first of its group
     weight: ndarray  # float32 (n_weights,)
     bias: ndarray  # float32 (n_nodes,)
 
@@ -61,8 +61,8 @@ class TileWeights(NamedTuple):
     weight: ndarray  # float32 (n_weights,)
 
 
-class _Rows(NamedTuple):
-    """Rows of a `Level`, by group and feature."""
+class _Part(NamedTuple):
+    """The rows of a level in a range; see `_write_part`."""
 
     features: ndarray  # int32 (n_rows,)
     n_weights: ndarray  # int32 (n_rows,)
@@ -78,49 +78,39 @@ def level_of(
 ) -> Level:
     """A level from the weights of its tiles, in the order of their nodes.
 
-    Ranges of rows are sorted one after another by each thread, and written to their places.
+    Rows are numbered group · n_features + feature here. Each thread sorts the weights of a range of
+    these after another, and writes them to their places.
     """
     n_groups = len(first_node) - 1
     n_weights = sum(len(tile.weight) for tile in tiles)
     n_parts = max(threads, -(-n_weights // WEIGHTS_PER_PART))
     edges = _row_edges(tiles, n_groups, n_features, n_parts)
 
-    def selected(begin: int, end: int) -> list[tuple[TileWeights, slice | ndarray]]:
-        """The tiles with weights in the rows begin:end, and which of their weights these are."""
-        return [
-            (tile, _between(begin, end, tile, n_features))
-            for tile in tiles
-            if tile.group * n_features < end and begin < (tile.group + 1) * n_features
-        ]
+    def n_weights_of(begin: int, end: int) -> int:
+        in_range = _weights_between(begin, end, tiles, n_features)
+        return sum(len(tile.weight[chosen]) for tile, chosen in in_range)
 
-    def size(begin: int, end: int) -> int:
-        return sum(len(tile.weight[here]) for tile, here in selected(begin, end))
-
-    first_of_part = offsets_of(np.array(in_threads(size, threads, edges[:-1], edges[1:])))
+    sizes = in_threads(n_weights_of, threads, edges[:-1], edges[1:])
+    first_of_part = offsets_of(np.array(sizes))
     child = np.empty(n_weights, int32)
     weight = np.empty(n_weights, float32)
 
-    def write(begin: int, end: int, first: int) -> _Rows:
+    def write(begin: int, end: int, first: int) -> _Part:
         """Write the weights of the rows begin:end, those of a row in the order of their nodes."""
         rows = [np.zeros(0, int64)]
         children = [np.zeros(0, int32)]
         weights = [np.zeros(0, float32)]
-        for tile, here in selected(begin, end):
-            rows.append(tile.group * n_features + tile.feature[here].astype(int64))
-            children.append(tile.child[here] + int32(tile.first_node - first_node[tile.group]))
-            weights.append(tile.weight[here])
+        for tile, chosen in _weights_between(begin, end, tiles, n_features):
+            rows.append(tile.group * n_features + tile.feature[chosen].astype(int64))
+            children.append(tile.child[chosen] + int32(tile.first_node - first_node[tile.group]))
+            weights.append(tile.weight[chosen])
         row = np.concatenate(rows)
-        order = np.argsort(row, kind="stable")
-        row = row[order]
-        child[first : first + len(row)] = np.concatenate(children)[order]
-        weight[first : first + len(row)] = np.concatenate(weights)[order]
-        first_in_row = np.flatnonzero(np.diff(row, prepend=-1))
-        row_of_level = row[first_in_row]
-        return _Rows(
-            (row_of_level % max(n_features, 1)).astype(int32),
-            np.diff(first_in_row, append=len(row)).astype(int32),
-            np.bincount(row_of_level // max(n_features, 1), minlength=n_groups),
-        )
+        by_row = np.argsort(row, kind="stable")
+        row = row[by_row]
+        stop = first + len(row)
+        child[first:stop] = np.concatenate(children)[by_row]
+        weight[first:stop] = np.concatenate(weights)[by_row]
+        return _part(row, n_groups, n_features)
 
     parts = in_threads(write, threads, edges[:-1], edges[1:], first_of_part[:-1].tolist())
     return Level(
@@ -134,33 +124,51 @@ def level_of(
     )
 
 
+def _part(row: ndarray, n_groups: int, n_features: int) -> _Part:
+    """The rows of a range, from the sorted row of each of its weights, int64."""
+    first_in_row = np.flatnonzero(np.diff(row, prepend=-1))
+    distinct_rows = row[first_in_row]
+    return _Part(
+        (distinct_rows % max(n_features, 1)).astype(int32),
+        np.diff(first_in_row, append=len(row)).astype(int32),
+        np.bincount(distinct_rows // max(n_features, 1), minlength=n_groups),
+    )
+
+
 def _row_edges(
     tiles: Sequence[TileWeights], n_groups: int, n_features: int, n_parts: int
 ) -> list[int]:
-    """Edges of n_parts ranges of rows with about equally many weights, by a sample of these. A row
-    is a group and a feature: group · n_features + feature.
-    """
-    sampled = [int64(tile.group) * n_features + tile.feature[::EVERY] for tile in tiles]
+    """Edges of n_parts ranges of rows with about equally many weights, by a sample of these."""
+    sampled = [int64(tile.group) * n_features + tile.feature[::SAMPLING_STEP] for tile in tiles]
     rows = np.sort(np.concatenate([np.zeros(1, int64), *sampled]))
     inner = rows[np.arange(1, n_parts) * len(rows) // n_parts]
     return [0, *inner.tolist(), n_groups * n_features]
 
 
-def _between(begin: int, end: int, tile: TileWeights, n_features: int) -> slice | ndarray:
-    """The weights of a tile that are in the rows begin:end: all, or a mask of them."""
-    first_row = tile.group * n_features
-    if begin <= first_row and first_row + n_features <= end:
-        return slice(None)
-    return (tile.feature >= begin - first_row) & (tile.feature < end - first_row)
+def _weights_between(
+    begin: int, end: int, tiles: Sequence[TileWeights], n_features: int
+) -> list[tuple[TileWeights, slice | ndarray]]:
+    """The tiles with weights in the rows begin:end, and which of their weights these are."""
+    in_range: list[tuple[TileWeights, slice | ndarray]] = []
+    for tile in tiles:
+        first_row = tile.group * n_features
+        end_row = first_row + n_features
+        if first_row >= end or end_row <= begin:
+            continue
+        chosen: slice | ndarray = slice(None)
+        if first_row < begin or end < end_row:
+            chosen = (tile.feature >= begin - first_row) & (tile.feature < end - first_row)
+        in_range.append((tile, chosen))
+    return in_range
 
 
 @kernel
-def score_visits(offsets, columns, values, level, example, group, slot, begin, end, local, out):
+def score_visits(offsets, columns, values, level, example, group, slot, begin, end, row_of, out):
     """Write to out[slot[v]] the scores of the nodes of group[v] for example[v], for the visits v in
     begin:end, sorted by group.
 
     offsets, columns, values   features, a row for each example
-    local                      int64 (n_features,), the lookup table: -1 before and after
+    row_of                     int64 (n_features,), the lookup table: -1 before and after
     out                        float32 (slots, widest group); LOWEST beyond the group's nodes
     """
     first_visit = begin
@@ -175,23 +183,18 @@ def score_visits(offsets, columns, values, level, example, group, slot, begin, e
 
         first_row = level.first_row[c]
         end_row = level.first_row[c + 1]
-        # The lookup table pays if it saves more time of searches than it takes to fill and clear.
-        is_tabled = n_values * ROWS_PER_SEARCH > end_row - first_row
+        # The table pays if it saves more time of searches than it takes to fill and clear it.
+        is_tabled = n_values * FEATURES_PER_SEARCH > end_row - first_row
         if is_tabled:
             for row in range(first_row, end_row):
-                local[level.features[row]] = row
+                row_of[level.features[row]] = row
         for v in range(first_visit, end_visit):
-            i = int64(example[v])
             s = int64(slot[v])
-            first_node = level.first_node[c]
-            width = level.first_node[c + 1] - first_node
-            for k in range(width):
-                out[s, k] = level.bias[first_node + k]
-            for k in range(width, out.shape[1]):
-                out[s, k] = LOWEST
+            _write_biases(level, c, out, s)
+            i = int64(example[v])
             for f in range(offsets[i], offsets[i + 1]):
                 if is_tabled:
-                    row = local[columns[f]]
+                    row = row_of[columns[f]]
                 else:
                     row = place_of(columns[f], level.features, first_row, end_row)
                 if row >= 0:
@@ -200,8 +203,19 @@ def score_visits(offsets, columns, values, level, example, group, slot, begin, e
                         out[s, level.child[at]] += x * level.weight[at]
         if is_tabled:
             for row in range(first_row, end_row):
-                local[level.features[row]] = -1
+                row_of[level.features[row]] = -1
         first_visit = end_visit
+
+
+@kernel_part
+def _write_biases(level, c, out, s):
+    """Write the biases of the nodes of group c to out[s], then LOWEST."""
+    first_node = level.first_node[c]
+    width = level.first_node[c + 1] - first_node
+    for k in range(width):
+        out[s, k] = level.bias[first_node + k]
+    for k in range(width, out.shape[1]):
+        out[s, k] = LOWEST
 
 
 def scores_of(features: Any, level: Level) -> ndarray:
@@ -210,21 +224,9 @@ def scores_of(features: Any, level: Level) -> ndarray:
     """
     n = features.shape[0]
     scores = np.empty((n, level.widest), float32)
-    every = np.arange(n, dtype=int32)
-    nowhere = np.full(features.shape[1], -1, int64)
-    score_visits(
-        features.indptr.astype(int64),
-        features.indices,
-        features.data,
-        level,
-        every,
-        np.zeros(n, int32),
-        every.astype(int64),
-        0,
-        n,
-        nowhere,
-        scores,
-    )
+    examples = np.arange(n, dtype=int32)
+    visits = _Visits(examples, np.zeros(n, int32), examples.astype(int64))
+    _write_scores(features, level, visits, scores, threads=1)
     return scores
 
 
@@ -233,6 +235,39 @@ class BestNodes(NamedTuple):
 
     node: ndarray  # int32 (n, width)
     log_p: ndarray  # float32 (n, width)
+
+
+class _Visits(NamedTuple):
+    """The groups that examples visit, sorted by group."""
+
+    example: ndarray  # int32 (n_visits,)
+    group: ndarray  # int32 (n_visits,)
+    slot: ndarray  # int64 (n_visits,): the row of the scores that the visit writes
+
+
+def _visits_to(above: BestNodes) -> _Visits:
+    """A visit for each used place of `above`, to the children of its node; places are slots."""
+    slot = np.flatnonzero(np.isfinite(above.log_p))
+    group = above.node.ravel()[slot]
+    by_group = np.argsort(group, kind="stable")
+    slot = slot[by_group].astype(int64)
+    example = (slot // above.node.shape[1]).astype(int32)
+    return _Visits(example, group[by_group], slot)
+
+
+def _write_scores(
+    features: Any, level: Level, visits: _Visits, scores: ndarray, threads: int
+) -> None:
+    """`score_visits` of all visits, which have slots of their own in `scores`."""
+    offsets = features.indptr.astype(int64)
+
+    def score(begin: int, end: int) -> None:
+        row_of = np.full(features.shape[1], -1, int64)
+        score_visits(
+            offsets, features.indices, features.data, level, *visits, begin, end, row_of, scores
+        )
+
+    in_parts(score, len(visits.slot), threads)
 
 
 def best_nodes(
@@ -248,51 +283,36 @@ def best_nodes(
     if above is None:
         above = BestNodes(np.zeros((n, 1), int32), np.zeros((n, 1), float32))
     width = above.node.shape[1]
-    is_there = np.isfinite(above.log_p.ravel())
-    slots = np.flatnonzero(is_there)
-    group = above.node.ravel()[slots]
-    by_group = np.argsort(group, kind="stable")
-    slot = slots[by_group].astype(int64)
-    group = group[by_group]
-    example = (slot // width).astype(int32)
-    scores = np.empty((n * width, level.widest), float32)
-    scores[~is_there] = LOWEST
-    offsets = features.indptr.astype(int64)
-    columns = features.indices
-    kept = min(k, level.widest)
-    place = np.zeros((n * width, kept), int32)
-    best = np.zeros((n * width, kept), float32)
+    n_slots = n * width
+    scores = np.empty((n_slots, level.widest), float32)
+    scores[~np.isfinite(above.log_p.ravel())] = LOWEST
+    _write_scores(features, level, _visits_to(above), scores, threads)
 
-    def score(begin: int, end: int) -> None:
-        local = np.full(features.shape[1], -1, int64)
-        score_visits(
-            offsets, columns, features.data, level, example, group, slot, begin, end, local, scores
-        )
+    n_kept = min(k, level.widest)
+    child = np.zeros((n_slots, n_kept), int32)
+    best = np.zeros((n_slots, n_kept), float32)
+    in_parts(lambda begin, end: best_of_rows(scores, begin, end, child, best), n_slots, threads)
 
-    in_parts(score, len(slot), threads)
-    in_parts(lambda begin, end: best_of_rows(scores, begin, end, place, best), n * width, threads)
-
-    n_best = min(k, width * kept)
+    n_best = min(k, width * n_kept)
     nodes = np.zeros((n, n_best), int32)
     log_p = np.zeros((n, n_best), float32)
 
     def choose(begin: int, end: int) -> None:
         """Write the best children of the examples begin:end."""
-        rows = slice(begin * width, end * width)
-        is_node = best[rows] > LOWEST
+        n_examples = end - begin
+        slots = slice(begin * width, end * width)
+        is_node = best[slots] > LOWEST
         with np.errstate(all="ignore"):
-            log_p_of_child = np.where(is_node, log_probability(best[rows]), -np.inf)
-        log_p_of_row = (
-            log_p_of_child.reshape(end - begin, width, kept) + above.log_p[begin:end, :, None]
-        ).astype(float32)
-        first = level.first_node[above.node[begin:end]].astype(int32)
-        child = (place[rows] * is_node).reshape(log_p_of_row.shape)
-        node_of_row = (child + first[:, :, None]).reshape(end - begin, width * kept)
-        chosen = np.zeros((end - begin, n_best), int32)
-        best_of_rows(
-            log_p_of_row.reshape(node_of_row.shape), 0, end - begin, chosen, log_p[begin:end]
-        )
-        nodes[begin:end] = np.take_along_axis(node_of_row, chosen, axis=1)
+            log_p_of_child = np.where(is_node, log_probability(best[slots]), -np.inf)
+        log_p_of_child = log_p_of_child.reshape(n_examples, width, n_kept)
+        log_p_of_node = (log_p_of_child + above.log_p[begin:end, :, None]).astype(float32)
+        first_node = level.first_node[above.node[begin:end]].astype(int32)
+        node = (child[slots] * is_node).reshape(log_p_of_node.shape) + first_node[:, :, None]
+
+        chosen = np.zeros((n_examples, n_best), int32)
+        log_p_of_node = log_p_of_node.reshape(n_examples, width * n_kept)
+        best_of_rows(log_p_of_node, 0, n_examples, chosen, log_p[begin:end])
+        nodes[begin:end] = np.take_along_axis(node.reshape(log_p_of_node.shape), chosen, axis=1)
 
     in_parts(choose, n, threads)
     return BestNodes(nodes, log_p)

@@ -121,7 +121,7 @@ def train_tile_dual(dual_steps, examples, groups, group, first, last, plan, work
             if n_active == 0:
                 continue
             m = steps.active[0]
-            batch.key[0] = m
+            batch.state_row[0] = m
             score_tile(
                 workspace.examples, steps.active, 1, steps.tile.rows, plan.has_bias, 0, batch.z
             )

@@ -27,7 +27,7 @@ def terms_of(batch, first, last):
         batch.sample_count[first:last],
         batch.log_expected_count[first:last],
         batch.uniforms[first:last],
-        batch.key[first:last],
+        batch.state_row[first:last],
         batch.n_updates[first:last],
         batch.score_gain[first:last],
     )
@@ -39,15 +39,15 @@ def weighted_coefficients(
 ):
     """Summed loss of the terms first:last; overwrites their scores by coefficients.
 
-    `batch.key` is the example of a term. With weights, terms are passed to the objective one by
-    one, because it returns only the sum of their losses.
+    `batch.state_row` is the example of a term. With weights, terms are passed to the objective one
+    by one, because it returns only the sum of their losses.
     """
     if weights.size == 0:
         terms = terms_of(batch, first, last)
         return coefficients(terms, state, constants, last - first, n_candidates, lr)
     loss = 0.0
     for p in range(first, last):
-        weight = weights[batch.key[p]]
+        weight = weights[batch.state_row[p]]
         term = terms_of(batch, p, p + 1)
         loss += weight * coefficients(term, state, constants, 1, n_candidates, lr * weight)
         multiply_term(batch.z, p, n_candidates, weight)

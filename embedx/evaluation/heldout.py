@@ -35,8 +35,9 @@ from scipy.special import logsumexp
 from embedx import objectives
 from embedx.engine.encoders import ENCODERS
 from embedx.errors import DataError, Setting, no_such
-from embedx.evaluation.labels import blocks_of_rows, fit_temperature
+from embedx.evaluation.labels import blocks_of_rows
 from embedx.evaluation.statistics import Estimate, grouped
+from embedx.evaluation.temperature import fit_temperature
 from embedx.labeled.data import Labels
 from embedx.runtime.progress import Progress, Silent
 from embedx.storage.folder import task_of_model

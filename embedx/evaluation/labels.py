@@ -1,6 +1,6 @@
 """Scores of classifiers with huge label sets: accuracy, likelihood, P@k, nDCG@k and PSP@k.
 
-Test rows are added a block at a time.
+Test rows are added a block at a time. `f1` has the scores of decisions, which are no ranking.
 
 Every measure is over the n rows with at least one label; n_without_labels others are left out. A
 classifier knows the labels 0 .. n_labels - 1; ids from n_labels on occur in test rows only, and it
@@ -16,8 +16,6 @@ cannot predict them. With y the labels of a row and best_1, best_2, ... its pred
                     largest w(l), l in y; w(l) = 1 + C (n_l + B)^-A, one over the propensity of a
                     label that n_l of N training rows have; C = (log N - 1) (B + 1)^A
 
-    f1_micro, f1_macro, f1_samples   of decisions, not of a ranking: see `f1_measures`
-
 An unknown label is a miss: it counts in |y|, and in psp@k as a label with n_l = 0. Propensities are
 those of Jain, Prabhu & Varma 2016, eq. 1, and psp@k is a ratio of sums as in the tools of the
 Extreme Classification Repository (pyxclib), so that the numbers compare with the published ones. In
@@ -26,13 +24,12 @@ p@k and ndcg@k these tools count a row without labels as a row of misses.
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import numpy as np
 from numpy import int32, ndarray
 
-from embedx.errors import DataError, DivergedError, Reason, Setting, SettingError
+from embedx.errors import Reason, SettingError
 from embedx.evaluation.statistics import Score
 from embedx.kernels.select import best_of_rows
 from embedx.labeled.data import Labeled, Labels
@@ -41,25 +38,17 @@ from embedx.labeled.data import Labeled, Labels
 BLOCK_FLOATS = 1 << 18
 # Log-likelihood of an example, at least, in the code of augment & reduce (Ruiz et al. 2018).
 MIN_LOG_LIKELIHOOD = -26.0
-# The range of the fit.
-TEMPERATURES = (1e-3, 1e3)
 # Groups of test rows. A standard error from 50 groups is within a tenth of the true one as a rule.
 GROUPS = 50
-# The fit of a temperature ends at a step that gains less, in nats of log-likelihood.
-TOLERANCE = 1e-8
-# Passes of that fit over the data; five to eight are usual.
-MAX_PASSES = 20
-# The k best labels are found by insertion, unless k is above this and labels are few for it:
+# The k best labels are found by insertion; by sorting if k is above the first of these numbers and
+# there are less than k times the second of labels.
 MAX_INSERTED = 100
 MIN_LABELS_PER_INSERTED = 8
-# Jain et al. 2016, for all but two of their data sets
+# Jain et al. 2016, for all but two of their data sets.
 PROPENSITY_A = 0.55
 PROPENSITY_B = 1.5
 # Log-likelihoods are printed to 0.01 nats, so smaller differences may be due to rounding.
 ROUNDING = 0.01
-# Scores are raised to this far below the best: at any of the TEMPERATURES the exponential is 0, as
-# that of -inf.
-MIN_SCORE = -1e6
 
 
 class LabelMetrics:
@@ -183,100 +172,6 @@ def _likelihood_measures(log_p: ndarray) -> dict[str, float]:
     }
 
 
-class LabelCounts(NamedTuple):
-    """Numbers of correct predictions, predictions and true labels, by label or by row.
-
-    Each is int64 (n,).
-    """
-
-    right: ndarray
-    predicted: ndarray
-    true: ndarray
-
-    @property
-    def precision(self) -> ndarray:
-        """float64 (n,), 0 where nothing was predicted, as by scikit-learn."""
-        return self.right / np.maximum(self.predicted, 1)
-
-    @property
-    def recall(self) -> ndarray:
-        """float64 (n,), 0 where nothing is true."""
-        return self.right / np.maximum(self.true, 1)
-
-    @property
-    def f1(self) -> ndarray:
-        """float64 (n,), 0 where nothing is right."""
-        return 2 * self.right / np.maximum(self.predicted + self.true, 1)
-
-
-def label_counts(
-    predicted: Labels, true: Labels, n_labels: int = 1
-) -> tuple[LabelCounts, LabelCounts]:
-    """The counts of each label, and those of each row.
-
-    n_labels  the least number of labels to count; ids from it on are counted where they occur
-    """
-    max_id = max(predicted.ids.max(initial=0), true.ids.max(initial=0), n_labels - 1)
-    width = int(max_id) + 1
-
-    # cells of the matrix of rows and labels
-    predicted_cells = predicted.row_of_id * width + predicted.ids
-    true_cells = true.row_of_id * width + true.ids
-    right_cells = predicted_cells[np.isin(predicted_cells, true_cells)]
-    cells = (right_cells, predicted_cells, true_cells)
-
-    by_label = LabelCounts(*(np.bincount(cell % width, minlength=width) for cell in cells))
-    by_row = LabelCounts(*(np.bincount(cell // width, minlength=len(true)) for cell in cells))
-    return by_label, by_row
-
-
-def f1_measures(predicted: Labels, true: Labels) -> dict[str, float]:
-    """f1_micro, f1_macro and f1_samples of decisions, as scikit-learn's f1_score defines them.
-
-    The macro average is over the labels that occur in `true` or `predicted`, as that of f1_score is
-    for one label a row.
-    """
-    by_label, by_row = label_counts(predicted, true)
-    n_occurrences = by_label.predicted + by_label.true
-    label_f1 = by_label.f1[n_occurrences > 0]
-    row_f1 = by_row.f1
-    return {
-        "f1_micro": ratio(2 * by_label.right.sum(), n_occurrences.sum()),
-        "f1_macro": ratio(label_f1.sum(), len(label_f1)),
-        "f1_samples": ratio(row_f1.sum(), len(row_f1)),
-    }
-
-
-def per_label_columns(
-    names: Sequence[str], train_counts: ndarray, threshold: float | None, counts: LabelCounts
-) -> dict[str, Sequence[Any]]:
-    """The columns of a table with a row for each label.
-
-    threshold  of the decisions; None where each row of the data is given its best label
-    """
-    # ids above are unknown labels
-    n_labels = len(names)
-    return {
-        "label": names,
-        "train_count": train_counts.tolist(),
-        "test_count": counts.true[:n_labels].tolist(),
-        "threshold": [threshold] * n_labels,
-        "precision": counts.precision[:n_labels].tolist(),
-        "recall": counts.recall[:n_labels].tolist(),
-        "f1": counts.f1[:n_labels].tolist(),
-    }
-
-
-def per_label_rows(columns: Mapping[str, Sequence[Any]]) -> list[list[str]]:
-    """The table of `per_label_columns` as text, under a heading."""
-    rows = [list(columns)]
-    for name, n_train, n_test, threshold, *measures in zip(*columns.values(), strict=True):
-        threshold_cell = "" if threshold is None else f"{threshold:.4g}"
-        measure_cells = [f"{measure:.4f}" for measure in measures]
-        rows.append([name, str(n_train), str(n_test), threshold_cell, *measure_cells])
-    return rows
-
-
 def scores_by_groups(
     evaluate: Callable[[Labeled], Mapping[str, float]], data: Labeled, measures: Iterable[str]
 ) -> dict[str, Score]:
@@ -362,78 +257,6 @@ def inverse_propensity(
     """
     c = (math.log(n_train) - 1) * (b + 1) ** a
     return 1 + c * (np.append(label_counts, 0) + b) ** -a
-
-
-def fit_temperature(blocks: Callable[[], Iterable[tuple[ndarray, Labels]]]) -> float:
-    """The T within TEMPERATURES for which log_softmax(T z) is most likely on validation data.
-
-    blocks  called for each pass over the data, gives the scores or log-probabilities z of some
-            rows, float (B, K), and their labels. Likelihood as in `LabelMetrics`: unknown labels
-            and rows without a known one are left out
-
-    The likelihood is concave in T. Its slope is brought to 0 by Newton's method on log T, with a
-    bisection wherever a step would leave the interval in which the slope is known to change its
-    sign. Where the likelihood has no maximum, as on rows that all rank their label first, the fit
-    ends when it hardly grows any more.
-
-    Raises EmbedxError if no row has a known label, DivergedError if scores are not finite; -inf is
-    allowed off the labels.
-    """
-    low, high = np.log(TEMPERATURES)
-    log_temperature = 0.0
-    for _ in range(MAX_PASSES):
-        temperature = math.exp(log_temperature)
-        slope, variance = derivatives(blocks(), temperature)
-        if slope == 0:
-            break
-        if slope > 0:
-            low = log_temperature
-        else:
-            high = log_temperature
-
-        step = math.copysign(math.inf, slope)
-        if variance > 0:
-            step = slope / (temperature * variance)
-        if not low < log_temperature + step < high:
-            log_temperature = 0.5 * (low + high)
-            continue
-        log_temperature += step
-        if 0.5 * temperature * slope * step < TOLERANCE:
-            break
-    return math.exp(log_temperature)
-
-
-def derivatives(
-    blocks: Iterable[tuple[ndarray, Labels]], temperature: float
-) -> tuple[float, float]:
-    """Slope of the mean log-likelihood of log_softmax(T z) in T, and minus its second derivative.
-
-    With p = softmax(T z) these are the means over rows of z_label - Σ p z and of the variance Σ p
-    z² - (Σ p z)².
-    """
-    slope = variance = 0.0
-    n = 0
-    for z, labels in blocks:
-        known_rows, z_of_labels = label_means(z, labels)
-        n += len(known_rows)
-        for part in blocks_of_rows(len(known_rows), z.shape[1]):
-            block = z[known_rows[part]].astype(np.float64)
-            z_of_label = z_of_labels[part]
-            best = block.max(axis=1)
-            if not (np.isfinite(best).all() and np.isfinite(z_of_label).all()):
-                problem = "no temperature to fit: some scores of validation rows are not finite"
-                raise DivergedError(problem, ("try a smaller ", Setting("learning_rate")))
-            block = np.maximum(block - best[:, None], MIN_SCORE)
-            p = np.exp(temperature * block)
-            p /= p.sum(axis=1, keepdims=True)
-            mean = np.einsum("ij,ij->i", p, block)
-            mean_square = np.einsum("ij,ij,ij->i", p, block, block)
-            slope += float((z_of_label - best - mean).sum())
-            variance += float((mean_square - mean * mean).sum())
-    if n == 0:
-        problem = "no row has a label that training has seen, so no temperature is fitted"
-        raise DataError("the validation data", None, problem)
-    return slope / n, variance / n
 
 
 def label_means(values: ndarray, labels: Labels) -> tuple[ndarray, ndarray]:

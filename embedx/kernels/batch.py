@@ -25,7 +25,7 @@ class Batch(NamedTuple):
     sample_count: ndarray
     log_expected_count: ndarray  # like z: log of the expected number of draws
     uniforms: ndarray  # (examples, uniforms_width): random numbers in (0, 1)
-    key: ndarray  # int64 (examples,): each example's row in the objective's state
+    state_row: ndarray  # int64 (examples,): each example's row in the objective's state
     n_updates: ndarray  # int64 (examples,): number of updates of that row so far
     score_gain: ndarray  # like z: change of a score per unit of lr · its coefficient
 
@@ -40,7 +40,7 @@ def new_batch(
         sample_count=np.zeros((n_examples, n_candidates), dtype),
         log_expected_count=np.zeros((n_examples, n_candidates), dtype),
         uniforms=np.zeros((n_examples, uniforms_width), dtype),
-        key=np.zeros(n_examples, int64),
+        state_row=np.zeros(n_examples, int64),
         n_updates=np.zeros(n_examples, int64),
         score_gain=np.zeros((n_examples, n_candidates), dtype),
     )

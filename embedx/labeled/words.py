@@ -29,7 +29,7 @@ from embedx.text.ngrams import ngrams
 from embedx.text.segmentation import ATTACHED, RAW_SHARE
 from embedx.text.settings import TextSettings
 from embedx.text.tables import TOKEN_END
-from embedx.text.tokenizer import Table, Tokenizer, look_up
+from embedx.text.tokenizer import Table, Tokenizer, find_numbers
 
 PREFIX = "__label__"
 # Begins each row.
@@ -370,7 +370,7 @@ class KnownTextFeatures(TextFeatures):
         tokens, indptr = tokens_of(tokenizer, texts)
         row = np.repeat(np.arange(len(texts)), np.diff(indptr))
         places = np.full(tokenizer.n_types, -1, np.int32)
-        look_up(tokenizer.table, self._index.table, n_words, places)
+        find_numbers(tokenizer.table, self._index.table, n_words, places)
         rows = [row]
         places[places < 0] = self._n_features
         columns = [places[1:][tokens].astype(int64)]

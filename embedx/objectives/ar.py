@@ -36,7 +36,9 @@ def coefficients(batch, state, constants, n_examples, n, lr):
 
     state[:, 0] is log Z or log η.
     """
-    z, key, n_updates = batch.z, batch.key, batch.n_updates
+    z = batch.z
+    state_row = batch.state_row
+    n_updates = batch.n_updates
     relative = constants[0]
     threshold = constants[1]
     decay = constants[2]
@@ -51,9 +53,9 @@ def coefficients(batch, state, constants, n_examples, n, lr):
         u = largest + log(replace_by_masses(batch, e, n, largest)) - origin
         if n_updates[e] > 0:
             share = exp(-decay * log(z.dtype.type(1 + n_updates[e])))
-            u = log_mean(z.dtype.type(state[key[e], 0]), u, share)
+            u = log_mean(z.dtype.type(state[state_row[e], 0]), u, share)
         u = max(u, largest - origin - threshold)
-        state[key[e], 0] = u
+        state[state_row[e], 0] = u
         total += double_sum(batch, e, n, u, largest, n_labels, score, relative > 0)
     return total
 

@@ -79,7 +79,7 @@ def coefficients(batch, state, constants, n_examples, n, lr):
     z = batch.z
     label = batch.label
     uniforms = batch.uniforms
-    key = batch.key
+    state_row = batch.state_row
     n_updates = batch.n_updates
     relative = constants[0]
     total = np.float64(0)
@@ -91,7 +91,7 @@ def coefficients(batch, state, constants, n_examples, n, lr):
             continue
         n_labels = n_positives(batch, e, n)
         origin = relative * z[e, y]
-        row = key[e]
+        row = state_row[e]
         if n_updates[e] == 0:
             mode, scale = laplace(batch, e, n, n_labels)
             state[row, 0] = mode - origin

@@ -7,7 +7,7 @@ Bouchard 2007, "Efficient bounds for the softmax function", as in Titsias 2016, 
 with weight 1 for the positive and n / E[n] for the draws, which makes the sum unbiased. The bound
 is tightest where S(alpha) = Σ_k weight_k · σ(z_k - alpha) is 1.
 
-No stochastic version is published. This one keeps alpha per key and takes the step
+No stochastic version is published. This one keeps alpha per input and takes the step
     e^alpha <- e^alpha · (1 - rate + rate · S(alpha)),      rate = (1 + n_updates)^-0.9
 along the negative derivative S - 1, scaled by e^alpha, so that a rare class of weight 10⁵ moves
 alpha by the logarithm of that only. The expected step is 0 exactly where S is 1. alpha starts at
@@ -26,14 +26,17 @@ BISECTIONS = 60
 @kernel
 def coefficients(batch, state, constants, n_examples, n, lr):
     """Summed loss of the examples; overwrites their scores z[:n_examples, :n] by ∂loss/∂z."""
-    z, label, key, n_updates = batch.z, batch.label, batch.key, batch.n_updates
+    z = batch.z
+    label = batch.label
+    state_row = batch.state_row
+    n_updates = batch.n_updates
     total = np.float64(0)
     for e in range(n_examples):
         n_labels = n_positives(batch, e, n)
         if n_labels == 0:
             z[e, :n] = 0
             continue
-        alpha = z.dtype.type(state[key[e], 0])
+        alpha = z.dtype.type(state[state_row[e], 0])
         if n_updates[e] == 0:
             alpha = log_sums(batch, e, n)[0]
         crossing, loss = ZERO, ZERO
@@ -42,7 +45,7 @@ def coefficients(batch, state, constants, n_examples, n, lr):
             crossing += weight * sigmoid(z[e, k] - alpha if weight > 0 else ZERO)
         step = rate(n_updates[e])
         alpha += np.log1p(step * (crossing - ONE))
-        state[key[e], 0] = alpha
+        state[state_row[e], 0] = alpha
 
         for k in range(n):
             weight = n_labels * row_weight(batch, e, k)

@@ -29,7 +29,7 @@ compiled engine serves them all by an indirect call:
                           of the sum over all rows
       uniforms            float32 (examples, uniforms_width)
                           fresh random numbers in (0, 1)
-      key                 int64 (examples,)
+      state_row           int64 (examples,)
                           each example's row in `state`: its input word (skip-gram), its centre
                           word (CBOW) or its number (classification)
       n_updates           int64 (examples,)
@@ -38,8 +38,8 @@ compiled engine serves them all by an indirect call:
                           change of a score per unit of lr · its coefficient, for proximal
                           objectives: |h|². In skip-gram, where both h and w_k move, each at its own
                           rate: (|h|² · rate of w_k + |w_k|² · rate of h) / lr
-    state      float32 (keys, state_width)
-               the objective's own, per key; updated first: gradients are those at the new state
+    state      float32 (state rows, state_width)
+               the objective's own; updated first: gradients are those at the new state
     constants  float32
                constants of the run, from `Objective.constants`
     lr         float32
@@ -48,9 +48,9 @@ compiled engine serves them all by an indirect call:
 
 The function is also compiled for float64, for the optimum over a full batch: write constants as
 float32 or integers; helpers take both types. Process examples in order, because several may share a
-key. A candidate with neither label nor sample_count has an arbitrary score: its coefficient is 0,
-and it must stay out of sums and maxima. An example without a positive leaves its state unchanged
-and gets coefficients 0.
+row of the state. A candidate with neither label nor sample_count has an arbitrary score: its
+coefficient is 0, and it must stay out of sums and maxima. An example without a positive leaves its
+state unchanged and gets coefficients 0.
 
 `positives` defines an example:
 
@@ -80,8 +80,8 @@ sum of its examples' inputs times coefficients, whose absolute values are the du
 
       batch.z           overwritten by the step of w_k along the input
       batch.score_gain  squared length of the input
-      batch.key         each example's row in alpha, float32 (keys, n), which is updated; zero at
-                        the start
+      batch.state_row   each example's row in alpha, float32 (examples, n), which is updated; zero
+                        at the start
 
 A sampler (`embedx.samplers`) selects the candidates; `candidates` names the kinds of samplers that
 an objective takes.

@@ -236,7 +236,7 @@ def coefficients(batch, state, constants, n_examples, n, lr):
     """
     z = batch.z
     label = batch.label
-    key = batch.key
+    state_row = batch.state_row
     n_updates = batch.n_updates
     relative = constants[0]
     total = float64(0)
@@ -248,14 +248,15 @@ def coefficients(batch, state, constants, n_examples, n, lr):
         best = best_positive(batch, e, n)
         origin = relative * best
         estimate, _ = log_sums(batch, e, n)
-        before = max(
-            z.dtype.type(state[key[e], 0]) if n_updates[e] > 0 else estimate - origin, best - origin
-        )
+        before = estimate - origin
+        if n_updates[e] > 0:
+            before = z.dtype.type(state[state_row[e], 0])
+        before = max(before, best - origin)
         if relative > 0:
             u, loss = step_proposed(batch, e, n, y, float64(before), float64(lr) * label[e, y])
         else:
             u, loss = step_raman(batch, e, n, estimate, before, lr, n_updates[e])
-        state[key[e], 0] = u
+        state[state_row[e], 0] = u
         total += loss
     return total
 

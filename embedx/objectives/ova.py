@@ -78,7 +78,7 @@ def dual_steps(batch, alpha, constants, n_examples, n, c):
     """
     total = float64(0)
     for e in range(n_examples):
-        total += _dual_step(batch, alpha, e, batch.key[e], n, c)
+        total += _dual_step(batch, alpha, e, batch.state_row[e], n, c)
     return total
 
 

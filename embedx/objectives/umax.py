@@ -12,8 +12,8 @@ By default (`raman`, Raman et al. 2016, eq. 8 of the former) u is log Z = z_y + 
 above shifted by z_y, with
     loss = u - z_y - 1 + e^{z_y - u} + Σ_k weight_k e^{z_k - u}
     ∂loss/∂z_k = weight_k e^{z_k - u}              ∂loss/∂z_y = e^{z_y - u} - 1
-A key with several positives has one log Z but many η, so `raman` is valid for every task;
-`proposed` only if a key has one positive, such as a row of a data set. Both are the bound of
+An input with several positives has one log Z but many η, so `raman` is valid for every task;
+`proposed` only if an input has one positive, such as a row of a data set. Both are the bound of
 augment and reduce (`ar`). The first visit of an input starts at the draws' estimate of the
 normaliser, which also bounds a step upwards; see docs/derivations.md for the differences from the
 paper.
@@ -44,7 +44,9 @@ def coefficients(batch, state, constants, n_examples, n, lr):
     state[:, 0] is log Z or log η. With an infinite `threshold` only steps move u, as in
     `sgd_double_sum`.
     """
-    z, key, n_updates = batch.z, batch.key, batch.n_updates
+    z = batch.z
+    state_row = batch.state_row
+    n_updates = batch.n_updates
     relative, threshold = constants[0], constants[1]
     total = np.float64(0)
     for e in range(n_examples):
@@ -58,11 +60,11 @@ def coefficients(batch, state, constants, n_examples, n, lr):
         seen = log_sum_seen(batch, e, n, largest) if threshold < np.inf else largest
         estimate = largest + log(replace_by_masses(batch, e, n, largest))
         estimate, seen, least = estimate - origin, seen - origin, least - origin
-        u = state[key[e], 0] if n_updates[e] > 0 else estimate
+        u = state[state_row[e], 0] if n_updates[e] > 0 else estimate
         u = max(seen if u < seen - threshold else u, least)
         slope = n_labels * (1 - np.exp(min(estimate - u, LARGEST_EXPONENT)))
         highest = max(u, estimate) if threshold < np.inf else np.inf
-        state[key[e], 0] = max(min(u - lr * slope, highest), least)
+        state[state_row[e], 0] = max(min(u - lr * slope, highest), least)
         total += double_sum(batch, e, n, u, largest, n_labels, score, relative > 0)
     return total
 

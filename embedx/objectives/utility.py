@@ -116,17 +116,17 @@ def unscaled(scale):
 
 
 @register_jitable
-def local_step(state, key, n_updates, constants, slope, x):
-    """A gradient step on the bound (eq. 9) in state[key], (location, gamma) with scale =
+def local_step(state, row, n_updates, constants, slope, x):
+    """A gradient step on the bound (eq. 9) in state[row], (location, gamma) with scale =
     softplus(gamma); at most 1 long.
 
     slope  derivative of the log joint at location + scale · x
     """
     rate = constants[1] * (1 + n_updates) ** -constants[2]
-    gamma = state[key, 1]
+    gamma = state[row, 1]
     widen = (slope * x + constants[3] / softplus(gamma)) * sigmoid(gamma)
-    state[key, 0] += min(max(rate * slope, -1), 1)
-    state[key, 1] += min(max(rate * widen, -1), 1)
+    state[row, 0] += min(max(rate * slope, -1), 1)
+    state[row, 1] += min(max(rate * widen, -1), 1)
 
 
 def log_probability(

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from embedx.pages.axis import Axis
+
 # Points (epochs, seconds, score) of each run, by name.
 Curves = Mapping[str, Sequence[Sequence[Sequence[float]]]]
 # A score and the ends of its interval, NaN where they are unknown.
@@ -28,59 +30,20 @@ LEFT = 66
 RIGHT = 428
 TOP = 10
 BOTTOM = 258
-# Pixels of a line and a letter of a dot plot, and the letters of a name that are shown beside it.
+# Pixels of a line and of a letter of a dot plot, and the maximum number of letters of a name there.
 LINE_HEIGHT = 24
 LETTER_WIDTH = 7
 MAX_LETTERS = 18
-# Between names beside points, so that all are readable.
+# Minimum distance of names beside points, in pixels, so that all are readable.
 NAME_HEIGHT = 13
-N_TICKS = 5
-MIN_LOG_TICKS = 3
-# Relative difference of scores that are computed in another order.
-ROUNDING = 1e-9
-# Those of the page; further names are dashed.
+# Colours of the page; further names are dashed.
 N_COLOURS = 12
-# Of the line at 0 in a chart of differences.
+# Style of the line at 0 in a chart of differences.
 ZERO_STYLE = "zero dashed"
-# Share of the longest run at its beginning whose scores may be cut off if all later ones are
-# better: the ends of curves matter.
+# The ends of curves matter: scores in this share of the longest run, its beginning, are cut off
+# where all later ones are better and would else have less than MIN_LATE_SHARE of the height.
 EARLY_SHARE = 0.15
-# They are if all later ones would else have less than this share of the height.
 MIN_LATE_SHARE = 1 / 3
-
-
-class Axis:
-    """Values as places between two pixels, in equal steps or by their logarithms."""
-
-    def __init__(
-        self, label: str, low: float, high: float, start: float, end: float, *, is_log: bool = False
-    ) -> None:
-        if not is_log and high - low <= ROUNDING * max(abs(low), abs(high)):
-            # values that are equal but for rounding are in the middle
-            margin = max(abs(low), abs(high)) or 1.0
-            low -= margin
-            high += margin
-        self.label = label
-        self.low = low
-        self.high = high
-        self.start = start
-        self.end = end
-        self.is_log = is_log
-
-    def __call__(self, value: float) -> float:
-        if self.is_log:
-            low = math.log(self.low)
-            share = (math.log(value) - low) / (math.log(self.high) - low)
-        else:
-            share = (value - self.low) / (self.high - self.low)
-        return round(self.start + (self.end - self.start) * share, 1)
-
-    def ticks(self) -> list[tuple[float, str]]:
-        """Places and labels of round numbers."""
-        if self.is_log:
-            return [(self(value), f"{value:,.15g}") for value in log_ticks(self.low, self.high)]
-        values = ticks(self.low, self.high)
-        return [(self(value), tick_label(value, values)) for value in values]
 
 
 def chart(x: Axis, y: Axis, id: str, columns: Sequence[str], **parts: Any) -> dict[str, Any]:
@@ -106,8 +69,8 @@ def chart(x: Axis, y: Axis, id: str, columns: Sequence[str], **parts: Any) -> di
         "rings": [],
         "has_columns": True,
     }
-    plain = {"caption": "", "is_curve": False}
-    return {**sizes, **axes, **empty, **plain, "id": id, "columns": columns, **parts}
+    empty |= {"caption": "", "is_curve": False}
+    return {**sizes, **axes, **empty, "id": id, "columns": columns, **parts}
 
 
 def style_of(k: int) -> str:
@@ -239,6 +202,7 @@ def name_beside(place: tuple[float, float], name: str) -> tuple[float, float, st
 
 
 def _svg_points(points: Sequence[tuple[float, float]]) -> str:
+    """The points as SVG writes them."""
     return " ".join(f"{x},{y}" for x, y in points)
 
 
@@ -381,35 +345,3 @@ def _names_beside(
         last_y = max(place_y, last_y + NAME_HEIGHT)
         texts.append((place_x, round(last_y, 1), anchor, name))
     return texts
-
-
-# ---- ticks
-
-
-def ticks(low: float, high: float) -> list[float]:
-    """Round numbers from `low` to `high`, in equal steps."""
-    min_step = (high - low) / N_TICKS
-    power = 10.0 ** math.floor(math.log10(min_step))
-    step = next(power * times for times in (1, 2, 5, 10) if power * times >= min_step)
-    first = math.ceil(low / step - 1e-9)
-    return [step * k for k in range(first, math.floor(high / step + 1e-9) + 1)]
-
-
-def log_ticks(low: float, high: float) -> list[float]:
-    """Round numbers from `low` to `high`: powers of ten, with multiples of them where these are
-    fewer than three, or in equal steps where all are.
-    """
-    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)))
-    for multiples in ((1,), (1, 2, 5), (1, 1.5, 2, 3, 5, 7)):
-        values = [times * 10.0**power for power in powers for times in multiples]
-        inside = [value for value in values if low <= value <= high]
-        if len(inside) >= MIN_LOG_TICKS:
-            return inside
-    return ticks(low, high)
-
-
-def tick_label(value: float, among: Sequence[float]) -> str:
-    """A number with as many decimals as distinguish it from the others."""
-    step = among[1] - among[0] if len(among) > 1 else 1.0
-    digits = max(0, -math.floor(math.log10(step) + 1e-9))
-    return f"{round(value, digits) + 0.0:,.{digits}f}"

@@ -13,12 +13,22 @@ _TEMPLATES = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
-_TEMPLATES.filters["minus"] = lambda text: (
-    "–" if text == "-" else re.sub(r"(?<![^\s(])-(?=\d)", "−", text)
-)
-_TEMPLATES.filters["utc"] = lambda text: re.sub(
-    r"(?<=\d)T(\d\d:\d\d):\d\d\+00:00", r" \1 UTC", text
-)
+
+
+def _with_minus_signs(text: str) -> str:
+    """The text with the typographic minus sign before numbers; a dash for a hyphen alone."""
+    if text == "-":
+        return "–"
+    return re.sub(r"(?<![^\s(])-(?=\d)", "−", text)
+
+
+def _with_readable_times(text: str) -> str:
+    """The text with times in ISO 8601 as `2024-01-31 13:45 UTC`."""
+    return re.sub(r"(?<=\d)T(\d\d:\d\d):\d\d\+00:00", r" \1 UTC", text)
+
+
+_TEMPLATES.filters["minus"] = _with_minus_signs
+_TEMPLATES.filters["utc"] = _with_readable_times
 
 
 def render(template: str, title: str, **values: Any) -> str:

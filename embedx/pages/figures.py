@@ -22,7 +22,7 @@ from embedx.pages.charts import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# of groups: those of the page by day
+# Colours of groups: those of the page in light mode.
 COLOURS = (
     "#2868b0",
     "#c4551a",
@@ -37,9 +37,7 @@ COLOURS = (
     "#4f4fc8",
     "#7d4a26",
 )
-
-
-# Of a line of a dot plot, which the points of all sides share.
+# Share of a line's height in a dot plot that the points of all sides take.
 HEIGHT_OF_SIDES = 0.6
 
 
@@ -95,7 +93,7 @@ def dot_plot_of_sides(
 
 
 def _name_lines(ax: "Axes", names: Collection[str], title: str) -> None:
-    """The names from the top to the bottom, and the title of what is drawn beside them."""
+    """Write the names from the top to the bottom, and the title below."""
     ax.set_yticks(range(len(names)), [*map(as_text, names)])
     ax.set_ylim(len(names) - 0.5, -0.5)
     ax.set_xlabel(as_text(title))
@@ -169,7 +167,7 @@ def points_by_group(
 
 
 def _write_on_map(ax: "Axes", place: tuple[float, float], name: str, colour: str) -> None:
-    """A name over the points of its group, part by part below each other."""
+    """Write a name over the points of its group, its parts below each other."""
     from matplotlib.patheffects import withStroke
 
     text = as_text(name).replace(", ", "\n")
@@ -194,8 +192,8 @@ def _error(interval: Interval) -> list[list[float]] | None:
     return [[score - low], [high - score]]
 
 
-def shares(ax: "Axes", x_label: str, y_label: str) -> None:
-    """Both axes from 0 to 1, with these labels."""
+def share_axes(ax: "Axes", x_label: str, y_label: str) -> None:
+    """Make both axes from 0 to 1, with these labels."""
     ax.set_xlim(0, 1)
     ax.set_ylim(0, 1.02)
     ax.set_xlabel(x_label)

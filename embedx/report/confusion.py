@@ -8,12 +8,11 @@ import numpy as np
 from embedx.evaluation.error_analysis import ConfusionMatrix
 from embedx.pages.charts import LETTER_WIDTH, shortened
 
-# pixels
+# Pixels of a cell, and of the matrix if cells can have that size.
 MIN_CELL = 18
 MAX_CELL = 48
-# of the picture, if cells can be of that size
-SIZE = 300
-# from this size on a cell shows its number of rows
+MATRIX_SIZE = 300
+# From this size on a cell shows its number of rows.
 CELL_WITH_NUMBER = 30
 LABEL_MARGIN = 10
 TITLE_HEIGHT = 24
@@ -26,24 +25,8 @@ def heatmap(names: Sequence[str], matrix: ConfusionMatrix) -> dict[str, Any]:
     names  those of the labels of the matrix
     """
     left = LABEL_MARGIN + TITLE_HEIGHT + LETTER_WIDTH * max(len(shortened(name)) for name in names)
-    cell = max(MIN_CELL, min(MAX_CELL, SIZE // len(names)))
+    cell = max(MIN_CELL, min(MAX_CELL, MATRIX_SIZE // len(names)))
     size = cell * len(names)
-    cells = []
-    for row, column in np.argwhere(matrix.rows).tolist():
-        n = int(matrix.rows[row, column])
-        share = n / int(matrix.n_of_label[row])
-        style = "c1"
-        if row == column:
-            style = "c0"
-        cells.append(
-            {
-                "x": left + cell * column,
-                "y": cell * row,
-                "opacity": round(MIN_OPACITY + (1 - MIN_OPACITY) * share, 2),
-                "style": style,
-                "row": [names[row], names[column], n, round(share, 4)],
-            }
-        )
     about = "Each row of the picture is a label"
     if matrix.n_labels > len(names):
         about = (
@@ -58,7 +41,7 @@ def heatmap(names: Sequence[str], matrix: ConfusionMatrix) -> dict[str, Any]:
         "has_numbers": cell >= CELL_WITH_NUMBER,
         "left": left,
         "names": [(cell * k + cell // 2, shortened(name)) for k, name in enumerate(names)],
-        "cells": cells,
+        "cells": _cells(names, matrix, cell, left),
         "width": left + size + LABEL_MARGIN,
         "height": size + left,
         "caption": (
@@ -66,3 +49,23 @@ def heatmap(names: Sequence[str], matrix: ConfusionMatrix) -> dict[str, Any]:
             " of the label's test rows; the diagonal is correct."
         ),
     }
+
+
+def _cells(
+    names: Sequence[str], matrix: ConfusionMatrix, size: int, left: int
+) -> list[dict[str, Any]]:
+    """The cells with rows: place, style and numbers."""
+    cells = []
+    for row, column in np.argwhere(matrix.rows).tolist():
+        n = int(matrix.rows[row, column])
+        share = n / int(matrix.n_of_label[row])
+        is_correct = row == column
+        cell = {
+            "x": left + size * column,
+            "y": size * row,
+            "opacity": round(MIN_OPACITY + (1 - MIN_OPACITY) * share, 2),
+            "style": "c0" if is_correct else "c1",
+            "row": [names[row], names[column], n, round(share, 4)],
+        }
+        cells.append(cell)
+    return cells

@@ -8,14 +8,15 @@ from embedx.classification.classifier import Classifier
 from embedx.classification.label_report import report_of_one
 from embedx.errors import public_url
 from embedx.evaluation import statistics
-from embedx.evaluation.labels import per_label_rows, scores_by_groups
+from embedx.evaluation.f1 import per_label_rows
+from embedx.evaluation.labels import scores_by_groups
 from embedx.evaluation.statistics import Score
 from embedx.evaluation.word_report import with_ends
 from embedx.labeled.data import Labeled
 from embedx.labeled.read import read_test
 from embedx.pages import charts as drawing
 from embedx.report.contract import PageRequest
-from embedx.report.labels import scores_at_each_k
+from embedx.report.label_charts import scores_at_each_k
 from embedx.report.runs import styles_of
 from embedx.runtime.progress import Progress
 
@@ -30,11 +31,11 @@ MEASURES = {
         "log_likelihood": "log-likelihood",
     },
 }
-# columns of `per_label_rows`
+# Columns of `per_label_rows`.
 TEST_ROWS = 2
 RECALL = 5
 F1 = 6
-# labels listed that gain most, and as many that lose most
+# Number of labels listed that gain most, and of those that lose most.
 MAX_LABELS = 10
 
 

@@ -1,6 +1,5 @@
 """The page of a classifier: its predictions for test data."""
 
-import math
 from pathlib import Path
 from typing import Any
 
@@ -20,32 +19,27 @@ from embedx.classification.prediction_analysis import (
 from embedx.classification.settings import ClassifySettings
 from embedx.errors import public_url
 from embedx.evaluation import error_analysis
-from embedx.evaluation.error_analysis import Reliability
-from embedx.evaluation.labels import LabelMetrics, hits, per_label_rows
+from embedx.evaluation.f1 import per_label_rows
+from embedx.evaluation.labels import hits
 from embedx.evaluation.learning_curves import validation_points
 from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.read import read_test
-from embedx.pages import charts as drawing
-from embedx.pages.charts import BOTTOM, LEFT, RIGHT, TOP, Axis
 from embedx.report.confusion import heatmap
 from embedx.report.contract import PageRequest
-from embedx.report.numbers import number, number_rows
+from embedx.report.label_charts import at_each_k, coverage_chart, reliability_chart
+from embedx.report.numbers import number_rows
 from embedx.report.settings import ReportSettings
 from embedx.settings import Settings
 
 N_SHOWN_PREDICTIONS = 5
 N_SHOWN_WORDS = 12
 N_MISTAKES = 10
-# rows of a table of labels
+# Rows of a table of labels.
 MAX_ROWS = 25
-# labels listed with precision and recall
+# Labels listed with precision and recall.
 MAX_LABELS = 100
 DASH = "–"
-# opacity of the bar of a bin with few predictions
-MIN_OPACITY = 0.35
-# of a curve
-MAX_POINTS = 200
-# measures at the top of a page, by whether rows have several labels
+# Measures at the top of a page, by whether rows have several labels.
 MEASURES = {
     False: {"accuracy": "accuracy", "log_likelihood": "log-likelihood"},
     True: {"p@1": "P@1", "p@5": "P@5", "log_likelihood": "log-likelihood"},
@@ -87,9 +81,7 @@ def single_values(classifier: Classifier, request: PageRequest) -> dict[str, Any
         "metrics": number_rows("metric", metrics),
         "warning": classifier.likelihood_warning(metrics),
         **at_each_k(classifier, predicted),
-        "chart_of_reliability": reliability_chart(
-            analysis.reliability, about_reliability(classifier, analysis.reliability)
-        ),
+        "chart_of_reliability": reliability_chart(classifier, analysis.reliability),
         "headlines": " ".join(analysis.headlines),
         "thresholds": threshold_rows(analysis.thresholds),
         "chart_of_coverage": coverage_chart(analysis),
@@ -156,7 +148,7 @@ def example_rows(
         labels = ", ".join(name_of_label(classifier, label) for label in predicted.labels[row])
         cells = [id_of_row, labels or DASH, shown_predictions(classifier, predicted, row)]
         if has_words:
-            cells.append(" ".join(heaviest(tested, row)))
+            cells.append(" ".join(largest_words(tested, row)))
         table.append(cells)
     return table
 
@@ -172,14 +164,14 @@ def shown_predictions(classifier: Classifier, predicted: Predictions, row: int) 
     return ", ".join(texts)
 
 
-def heaviest(data: Labeled, row: int) -> list[str]:
+def largest_words(data: Labeled, row: int) -> list[str]:
     """The words of a row that have the largest values, the largest first."""
     vocabulary = data.schema.vocabulary
     assert vocabulary is not None
     start, end = data.features.indptr[row : row + 2]
     order = np.argsort(-data.features.data[start:end], kind="stable")
     features = data.features.indices[start:end][order]
-    # ids of n-grams follow those of words
+    # Ids of n-grams follow those of words.
     words = features[features < len(vocabulary)]
     return [vocabulary[word] for word in words[:N_SHOWN_WORDS]]
 
@@ -191,7 +183,7 @@ def in_training(classifier: Classifier) -> dict[str, list[list[str]]]:
     """How often labels occur in training: by frequency, and the most frequent ones."""
     no_rows = np.zeros((0, 1), int32)
     bins = error_analysis.by_frequency(no_rows, Labels.of_rows([]), classifier.counts)
-    # columns about test rows are left out
+    # The columns about test rows are left out.
     bin_rows = [row[:2] for row in frequency_rows(bins)]
 
     most_frequent = np.argsort(-classifier.counts, kind="stable")[:MAX_ROWS]
@@ -230,161 +222,3 @@ def confusion_chart(analysis: PredictionAnalysis) -> dict[str, Any] | None:
     if analysis.confusion is None:
         return None
     return heatmap(analysis.names_of(analysis.confusion.labels), analysis.confusion)
-
-
-# ---- thresholds
-
-
-def coverage_chart(analysis: PredictionAnalysis) -> dict[str, Any] | None:
-    """The chart of accuracy against coverage, for the template; None without labelled rows."""
-    _, coverage, accuracy = analysis.coverage
-    if not len(coverage):
-        return None
-    points = np.unique(np.linspace(0, len(coverage) - 1, MAX_POINTS).round().astype(int))
-    x = Axis("share of the rows that are accepted", 0.0, 1.0, LEFT, RIGHT)
-    y = Axis("share of these that is correct", 0.0, 1.0, BOTTOM, TOP)
-    line = " ".join(f"{x(coverage[k])},{y(accuracy[k])}" for k in points)
-    marks = []
-    for row in analysis.thresholds:
-        if row.coverage > 0:
-            cells = [f"{row.threshold:g}", *map(drawing.shown, (row.coverage, row.accuracy))]
-            marks.append((x(row.coverage), y(row.accuracy), "c0", cells))
-    caption = (
-        "Coverage: best labels of at least a probability are accepted; the higher the threshold,"
-        " the fewer rows, and the more of them are right. Points are the thresholds of the table."
-    )
-    return drawing.chart(
-        x,
-        y,
-        "coverage",
-        ["threshold", "rows accepted", "right of these"],
-        lines=[("c0", line, "")],
-        marks=marks,
-        caption=caption,
-        has_columns=False,
-    )
-
-
-# ---- the best k predictions
-
-
-def scores_at_each_k(top: ndarray, labels: Labels) -> dict[str, list[float]]:
-    """Precision, recall and nDCG of the best k predictions for each k.
-
-    top  int (rows, k): ids of labels
-    """
-    ks = range(1, top.shape[1] + 1)
-    metrics = LabelMetrics(0, ks=tuple(ks))
-    metrics.add_ranked(top, labels)
-    scores = metrics.result()
-
-    labelled = np.flatnonzero(labels.n_of_row)
-    n_right = hits(top, labels)[labelled].cumsum(axis=1)
-    if len(labelled):
-        recall = (n_right / labels.n_of_row[labelled, None]).mean(axis=0)
-    else:
-        recall = np.full(len(ks), math.nan)
-    return {
-        "precision": [scores[f"p@{k}"] for k in ks],
-        "recall": recall.tolist(),
-        "nDCG": [scores[f"ndcg@{k}"] for k in ks],
-    }
-
-
-def at_each_k(classifier: Classifier, predicted: Predictions) -> dict[str, Any]:
-    """The scores at each k as a table and a chart, for the template; without precision where rows
-    have one label.
-    """
-    scores = scores_at_each_k(predicted.top, predicted.labels)
-    if not classifier.has_several_labels:
-        del scores["precision"]
-    rows = [["k", *scores]]
-    for k, scores_at_k in enumerate(zip(*scores.values(), strict=True), 1):
-        rows.append([str(k), *map(number, scores_at_k)])
-
-    lines = {
-        name: [[(k, k, value) for k, value in enumerate(values, 1)]]
-        for name, values in scores.items()
-    }
-    chart = drawing.curves_chart(
-        lines, 0, "score on labelled rows", "by-k", x_label="k, the number of predictions"
-    )
-    return {
-        "by_k": rows,
-        "chart_by_k": chart,
-        "by_k_names": {name: drawing.style_of(n) for n, name in enumerate(scores)},
-    }
-
-
-# ---- reliability
-
-
-def about_reliability(classifier: Classifier, reliability: Reliability) -> str:
-    """What the diagram shows, and where its probabilities come from."""
-    about = (
-        "Reliability: top predictions by their probability, and the share that is correct; on the"
-        " diagonal both agree. The more predictions, the stronger the colour. Expected calibration"
-        f" error {number(reliability.error)} over {reliability.n.sum():,} labelled rows."
-    )
-    if "calibration" in classifier.arrays:
-        return f"{about} Probabilities are calibrated on rows that were held out of training."
-    if not classifier.objective.traits.calibrated:
-        return (
-            f"{about} {classifier.objective.name} has no probabilities of its own: these are a"
-            " softmax of its scores."
-        )
-    if classifier.has_several_labels and not classifier.has_independent_labels:
-        return (
-            f"{about} Labels share one probability, so that rows with several labels have more"
-            " correct predictions than expected."
-        )
-    return about
-
-
-def reliability_chart(reliability: Reliability, caption: str) -> dict[str, Any]:
-    """Bars of the share of correct predictions by probability, for the template.
-
-    Each has a point at its mean probability.
-    """
-    x = Axis("probability of the top prediction", 0.0, 1.0, LEFT, RIGHT)
-    y = Axis("share that is correct", 0.0, 1.0, BOTTOM, TOP)
-    n_bins = len(reliability.n)
-    n_max = max(int(reliability.n.max(initial=0)), 1)
-
-    bars = []
-    marks = []
-    for k in np.flatnonzero(reliability.n).tolist():
-        share_correct = float(reliability.accuracy[k])
-        mean_probability = float(reliability.confidence[k])
-        n = int(reliability.n[k])
-        start = k / n_bins
-        end = (k + 1) / n_bins
-
-        bar = {
-            "x": x(start) + 1,
-            "y": y(share_correct),
-            "width": round((RIGHT - LEFT) / n_bins - 2, 1),
-            "height": round(BOTTOM - y(share_correct), 1),
-            "opacity": round(MIN_OPACITY + (1 - MIN_OPACITY) * n / n_max, 2),
-        }
-        bars.append(bar)
-        row = [
-            f"{start:.1f} to {end:.1f}",
-            drawing.shown(mean_probability),
-            drawing.shown(share_correct),
-            n,
-        ]
-        marks.append((x(mean_probability), y(share_correct), "c0", row))
-
-    diagonal = [("c1 dashed", f"{LEFT},{BOTTOM} {RIGHT},{TOP}", "")]
-    return drawing.chart(
-        x,
-        y,
-        "reliability",
-        ["probability", "mean probability", "share correct", "predictions"],
-        bars=bars,
-        marks=marks,
-        lines=diagonal,
-        caption=caption,
-        has_columns=False,
-    )

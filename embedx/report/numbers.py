@@ -4,8 +4,10 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-# What pages call numbers whose names in files say too little.
-NAMES = {
+from embedx.pages.plain import metric_cell
+
+# Titles of numbers whose names in files say too little.
+TITLES = {
     "n": "rows with labels",
     "n_without_labels": "rows without labels",
     "n_unknown": "rows with unknown labels only",
@@ -27,17 +29,15 @@ NAMES = {
 
 
 def number(value: Any) -> str:
-    """A count, or a number with four decimals."""
+    """A count, or a number with four decimals; a dash for what is no number."""
     if not isinstance(value, int | float) or not math.isfinite(value):
         return "–"
-    if isinstance(value, int):
-        return f"{value:,}"
-    return f"{value:.4f}"
+    return metric_cell(value)
 
 
 def number_rows(title: str, values: Mapping[str, Any]) -> list[list[str]]:
     """A table of names and numbers."""
     rows = [[title, "value"]]
     for name, value in values.items():
-        rows.append([NAMES.get(name) or name.replace("_", " "), number(value)])
+        rows.append([TITLES.get(name) or name.replace("_", " "), number(value)])
     return rows

@@ -11,27 +11,27 @@ from scipy.spatial import KDTree
 from embedx.errors import Setting, SettingError
 
 NAMES = {"tsne": "t-SNE", "pca": "principal components"}
-# scikit-learn's default, which has to be below the number of points
+# scikit-learn's default; it has to be below the number of points.
 PERPLEXITY = 30.0
-# How coarsely distant points are grouped, and how many steps there are. Of 2,000 words, 39.1
-# of 100 nearest neighbours stay neighbours; scikit-learn's .5 and 1,000 keep 39.5, in three times
-# the time.
+# t-SNE's angle, by which distant points are grouped, and its steps. Of 2,000 words, 39.1 of 100
+# nearest neighbours stay neighbours; scikit-learn's .5 and 1,000 keep 39.5, in three times as long.
 ANGLE = 0.8
 N_ITERATIONS = 500
-# with fewer directions than these there are no neighbourhoods for t-SNE
+# With fewer distinct vectors there are no neighbourhoods for t-SNE.
 MIN_DIRECTIONS = 5
 
-# known vectors between which another one is placed, and by how much the logarithm of their weights
-# grows with the cosine
+# A vector that is not on the map is placed at the mean of this many vectors of the map, weighted by
+# e^(SHARPNESS · cosine).
 N_NEAREST = 3
 SHARPNESS = 20.0
 
-# Points of a map are apart by this times the mean distance of n points in a square; the number of
-# steps in which they are pushed, and how much of what is missing a step adds. Nearer than EQUAL of
-# that distance, points have no direction.
+# Minimum distance of points of a map, in mean distances of n points in a square.
 SPACING = 0.55
+# Steps in which nearer points are pushed apart, and the share of the missing distance that each of
+# the two moves in a step.
 N_PUSHES = 60
 PUSH = 0.3
+# Points nearer than this share of the minimum distance are pushed in a random direction.
 EQUAL = 1e-3
 
 
@@ -79,19 +79,18 @@ def spread(places: ndarray) -> ndarray:
     places  float64 (n, 2), between 0 and 1
     """
     places = places.copy()
-    apart = SPACING / np.sqrt(len(places))
+    min_distance = SPACING / np.sqrt(len(places))
     rng = np.random.default_rng(0)
     for _ in range(N_PUSHES):
-        first, second = KDTree(places).query_pairs(apart, output_type="ndarray").T
+        first, second = KDTree(places).query_pairs(min_distance, output_type="ndarray").T
         if len(first) == 0:
             break
         gap = places[second] - places[first]
         distance = np.linalg.norm(gap, axis=1, keepdims=True)
-        # equal places are moved apart in any direction
-        is_equal = distance[:, 0] < EQUAL * apart
-        gap[is_equal] = EQUAL * apart * rng.normal(size=(int(is_equal.sum()), 2))
+        is_equal = distance[:, 0] < EQUAL * min_distance
+        gap[is_equal] = EQUAL * min_distance * rng.normal(size=(int(is_equal.sum()), 2))
         distance = np.linalg.norm(gap, axis=1, keepdims=True)
-        push = PUSH * gap * (apart / distance - 1)
+        push = PUSH * gap * (min_distance / distance - 1)
         np.add.at(places, first, -push)
         np.add.at(places, second, push)
     return in_unit_square(places)
@@ -105,7 +104,7 @@ def in_unit_square(places: ndarray) -> ndarray:
     return (places - (low + high) / 2) / size + 0.5
 
 
-def between(known: ndarray, places: ndarray, others: ndarray) -> ndarray:
+def place_between(known: ndarray, places: ndarray, others: ndarray) -> ndarray:
     """Coordinates of other vectors: means of those of the nearest known vectors, by cosine.
 
     known, others  float32 (n, dim), of length 1
@@ -125,7 +124,7 @@ def by_pca(vectors: ndarray) -> ndarray:
     centred = vectors.astype(float64) - vectors.mean(axis=0, dtype=float64)
     _, axes = np.linalg.eigh(centred.T @ centred)
     places = centred @ axes[:, :-3:-1]
-    # vectors of one dimension lie on a line
+    # Vectors of one dimension lie on a line.
     missing = np.zeros((len(places), 2 - places.shape[1]))
     return np.column_stack([places, missing])
 
@@ -133,7 +132,7 @@ def by_pca(vectors: ndarray) -> ndarray:
 def by_tsne(vectors: ndarray, seed: int) -> ndarray:
     """t-SNE (van der Maaten & Hinton 2008) by scikit-learn, from the principal components on.
 
-    By one thread: for some thousand points others wait longer for each other than they work.
+    By one thread: with some thousand points, threads wait for each other longer than they work.
     """
     from sklearn.manifold import TSNE
     from threadpoolctl import threadpool_limits

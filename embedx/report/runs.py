@@ -11,7 +11,7 @@ from embedx.vectors.model import WordVectors
 
 Model = Classifier | WordVectors
 
-# facts at the top of a page, with their titles
+# Facts at the top of a page, with their titles.
 FIGURES = {
     "objective": "objective",
     "training_rows": "training rows",
@@ -23,15 +23,15 @@ FIGURES = {
     "final_loss": "loss at the end",
     "baseline_loss": "loss by frequencies alone",
 }
-# those that are called otherwise of items and nodes
+# Other titles for items and nodes.
 FIGURES_OF_NOUN = {
     "item": {"corpus_tokens": "items in sessions", "words_per_second": "items/s"},
     "node": {"corpus_tokens": "nodes of walks", "words_per_second": "nodes/s"},
 }
 ABOUT_LOSS = "of training data; each point is the mean over the epoch before it"
 SETTINGS = ("setting", "value", "default", "chosen from")
-# facts that are not single values, or shown elsewhere
-SHOWN_ALONE = ("history", "loss_curve", "heldout", "reader", "command", "chosen")
+# Facts that are no single values, or are shown elsewhere.
+NOT_LISTED = ("history", "loss_curve", "heldout", "reader", "command", "chosen")
 
 
 def about_model(model: Model, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -54,7 +54,7 @@ def about_model(model: Model, values: Mapping[str, Any]) -> dict[str, Any]:
     if facts.get("created"):
         when = [f"saved {facts['created']}", f"embedx {facts['version']}"]
     listed_facts = {
-        name.replace("_", " "): value for name, value in facts.items() if name not in SHOWN_ALONE
+        name.replace("_", " "): value for name, value in facts.items() if name not in NOT_LISTED
     }
     return {
         "command": facts.get("command"),

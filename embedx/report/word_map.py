@@ -23,20 +23,21 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 MIN_WORDS_ON_MAP = 3
-# words that name a cluster, and the most central ones of which they are the most frequent
+# A cluster is named by the most frequent of its most central words.
 N_NAMING = 3
 N_CENTRAL = 20
 # The most frequent words of a text are mostly function words, which are near to all others.
 SHARE_OF_FUNCTION_WORDS = 0.05
-# Points by which numbers of clusters are compared: time and memory grow with their square.
-MAX_COMPARED = 2000
+# Maximum number of points for the silhouette: time and memory grow with its square.
+MAX_POINTS_OF_SILHOUETTE = 2000
+# Runs of k-means, of which the best counts.
 N_STARTS = 8
-# Points of a cluster on average, at least.
-MIN_SIZE = 5
-# From this silhouette on clusters are told apart (Kaufman & Rousseeuw 1990).
-GAPS = 0.5
+# Minimum mean number of points of a cluster.
+MIN_CLUSTER_SIZE = 5
+# From this silhouette on there is reasonable structure (Kaufman & Rousseeuw 1990).
+MIN_SILHOUETTE = 0.5
 
-# by word: its nearest words with their cosines
+# By word: its nearest words with their cosines.
 Neighbours = Mapping[str, Sequence[tuple[str, float]]]
 
 
@@ -51,7 +52,7 @@ class WordMap:
     places      float64 (n, 2): coordinates, between 0 and 1
     clusters    int32 (n,): the cluster of each word, from 0
     names       of each cluster, the words that name it
-    projection  what the coordinates are made by
+    projection  name of the method that made the coordinates
     """
 
     words: list[str]
@@ -96,27 +97,26 @@ class WordMap:
         return figures.points_by_group(self.places, self.clusters, names, ax)
 
 
-def rows_on_map(vectors: WordVectors, n_frequent: int, asked: Sequence[str]) -> np.ndarray:
-    """The rows of the most frequent words and of those that are asked for, int64 (n,), ascending.
-    Raises `KeyError` for an unknown word.
+def rows_on_map(vectors: WordVectors, n_frequent: int, chosen: Sequence[str]) -> np.ndarray:
+    """The rows of the most frequent words and of chosen ones, int64 (n,), ascending. Raises
+    `KeyError` for an unknown word.
     """
-    rows = [vectors.index(word) for word in asked]
+    rows = [vectors.index(word) for word in chosen]
     return np.union1d(np.arange(min(n_frequent, len(vectors))), np.array(rows, np.int64))
 
 
-def map_of(vectors: WordVectors, rows: np.ndarray, projected_by: str | None, seed: int) -> WordMap:
+def map_of(vectors: WordVectors, rows: np.ndarray, method: str | None, seed: int) -> WordMap:
     """The map of the words of some rows. Raises `EmbedxError` for a projection that is not
     installed.
+
+    method  of `projection.NAMES`; by default the best that is installed
     """
-    method = projection.chosen(projected_by)
+    method = projection.chosen(method)
     words = [vectors.words[row] for row in rows]
     directions = projection.directions(vectors.vectors[rows])
     places = projection.spread(projection.project(directions, method, seed))
     clusters = clusters_of(places, seed)
-    avoided: set[str] = set()
-    if vectors.noun == "word":
-        avoided = function_words(words)
-    names = naming_words(words, directions, clusters, avoided)
+    names = naming_words(words, directions, clusters, function_words(words, vectors.noun))
     counts = None
     if vectors.counts is not None:
         counts = vectors.counts[rows]
@@ -127,37 +127,37 @@ def map_of(vectors: WordVectors, rows: np.ndarray, projected_by: str | None, see
 def clusters_of(places: np.ndarray, seed: int) -> np.ndarray:
     """The cluster of each place by k-means, int32 (n,), the largest first.
 
-    There are as many of 2 to N_COLOURS clusters as have the highest silhouette. Words are mostly
-    without gaps: where no number has a silhouette above GAPS, none is right, and there are as many
-    as have names of their own.
+    Their number, from 2 to N_COLOURS, is that with the highest silhouette. Words mostly have no
+    such structure: where no silhouette reaches MIN_SILHOUETTE, the number is the largest.
 
     places  float64 (n, 2)
     """
     rng = np.random.default_rng(seed)
     n_different = len(np.unique(places, axis=0))
-    compared = rng.permutation(len(places))[:MAX_COMPARED]
-    most = min(N_COLOURS, n_different - 1, len(places) // MIN_SIZE)
-    numbers = range(2, max(most, 2) + 1)
-    divisions = [divided(places, n_clusters, seed) for n_clusters in numbers]
-    scores = [silhouette(places[compared], clusters[compared]) for clusters in divisions]
+    sample = rng.permutation(len(places))[:MAX_POINTS_OF_SILHOUETTE]
+    max_clusters = min(N_COLOURS, n_different - 1, len(places) // MIN_CLUSTER_SIZE)
+    candidates = [
+        best_kmeans(places, n_clusters, seed) for n_clusters in range(2, max(max_clusters, 2) + 1)
+    ]
+    scores = [silhouette(places[sample], clusters[sample]) for clusters in candidates]
     best = int(np.argmax(scores))
-    if scores[best] < GAPS:
+    if scores[best] < MIN_SILHOUETTE:
         best = -1
-    return by_size(divisions[best])
+    return by_size(candidates[best])
 
 
-def divided(places: np.ndarray, n_clusters: int, seed: int) -> np.ndarray:
+def best_kmeans(places: np.ndarray, n_clusters: int, seed: int) -> np.ndarray:
     """The cluster of each place by the best of N_STARTS runs of k-means, int32 (n,)."""
     best = np.zeros(len(places), np.int32)
-    least = math.inf
+    least_error = math.inf
     for start in range(N_STARTS):
         with warnings.catch_warnings():
-            # of clusters that a start leaves empty
+            # A start may leave clusters empty.
             warnings.simplefilter("ignore")
             means, clusters = kmeans2(places, n_clusters, minit="++", seed=seed + start)
         error = float(((places - means[clusters]) ** 2).sum())
-        if error < least:
-            least = error
+        if error < least_error:
+            least_error = error
             best = clusters
     return best
 
@@ -174,32 +174,32 @@ def silhouette(places: np.ndarray, clusters: np.ndarray) -> float:
     """The mean silhouette (Rousseeuw 1987): how much nearer points are to those of their own
     cluster than to those of the next one, from -1 to 1.
     """
-    numbers, number = np.unique(clusters, return_inverse=True)
-    if len(numbers) < 2:
+    distinct, cluster = np.unique(clusters, return_inverse=True)
+    if len(distinct) < 2:
         return -1.0
-    members = np.eye(len(numbers))[number]
-    sizes = members.sum(axis=0)
-    total = cdist(places, places) @ members
+    is_member = np.eye(len(distinct))[cluster]
+    sizes = is_member.sum(axis=0)
+    sums = cdist(places, places) @ is_member
     points = np.arange(len(places))
-    n_others = sizes[number] - 1
-    own = total[points, number] / np.maximum(n_others, 1)
-    means = total / sizes
-    means[points, number] = np.inf
+    n_others = sizes[cluster] - 1
+    within = sums[points, cluster] / np.maximum(n_others, 1)
+    means = sums / sizes
+    means[points, cluster] = np.inf
     nearest = means.min(axis=1)
-    silhouettes = (nearest - own) / np.maximum(np.maximum(own, nearest), 1e-12)
+    silhouettes = (nearest - within) / np.maximum(np.maximum(within, nearest), 1e-12)
     return float(np.where(n_others > 0, silhouettes, 0.0).mean())
 
 
 def map_data(
-    vectors: WordVectors, word_map: WordMap, near: Neighbours, asked: Sequence[str]
+    vectors: WordVectors, word_map: WordMap, near: Neighbours, chosen: Sequence[str]
 ) -> dict[str, Any]:
-    """The map as its script reads it.
+    """The map as `map.js` reads it.
 
     noun                 what a word is called
     words                those on the map first, then their other neighbours, which lie between the
                          words of the map that are nearest to them
     n, ranks, counts     number of words on the map, their ranks by frequency and counts
-    listed               places in `words` of those that were asked for
+    listed               places in `words` of the chosen ones
     unlabelled           places in `words` of function words
     x, y                 coordinates of all words
     k                    neighbours of a word
@@ -215,13 +215,11 @@ def map_data(
 
     unit = projection.directions(vectors.vectors[[vectors.index(word) for word in words]])
     places = word_map.places
-    all_places = np.concatenate([places, projection.between(unit[:n], places, unit[n:])])
-    x, y = all_places.round(4).T.tolist()
+    others = projection.place_between(unit[:n], places, unit[n:])
+    x, y = np.concatenate([places, others]).round(4).T.tolist()
 
-    avoided: set[str] = set()
-    if word_map.noun == "word":
-        avoided = function_words(on_map)
-    listed = [place_of_word[vectors.words[vectors.index(word)]] for word in asked]
+    avoided = function_words(on_map, word_map.noun)
+    listed = [place_of_word[vectors.words[vectors.index(word)]] for word in chosen]
 
     return {
         "words": words,
@@ -242,12 +240,14 @@ def map_data(
     }
 
 
-def function_words(on_map: Sequence[str]) -> set[str]:
+def function_words(on_map: Sequence[str], noun: str) -> set[str]:
     """Words that name no cluster: the most frequent ones, single letters, and scikit-learn's list
-    of English ones where it is installed.
+    of English ones where it is installed; none among items and nodes.
 
     on_map  the most frequent first
     """
+    if noun != "word":
+        return set()
     most_frequent = on_map[: round(SHARE_OF_FUNCTION_WORDS * len(on_map))]
     letters = [word for word in on_map if len(word) == 1 and word.isascii()]
     words = {*most_frequent, *letters}

@@ -87,7 +87,7 @@ class AdversarialSettings(Settings):
 
 
 @kernel
-def sample(data, key, stream, first, n, n_excluded, workspace):
+def sample(data, input_row, stream, first, n, n_excluded, workspace):
     """Draw n rows with replacement, each from the tree or uniformly; see `contract`."""
     n_inner = data.weights.shape[0]
     n_classes = data.rows.size - _n_leaves(data)
@@ -100,7 +100,7 @@ def sample(data, key, stream, first, n, n_excluded, workspace):
         node = 0
         level = 0
         while node < n_inner:
-            score = dot(data.features, key, data.weights, node) + data.values[node]
+            score = dot(data.features, input_row, data.weights, node) + data.values[node]
             goes_right = uniform(draw, uint64(level)) * (ONE + exp(-score)) < 1
             node = 2 * node + (2 if goes_right else 1)
             level += 1
@@ -124,10 +124,10 @@ def _log_mixed(log_p, values):
 
 
 @kernel_part
-def _log_p(data, key, row):
+def _log_p(data, input_row, row):
     """The log-probability of a row at a draw."""
     leaf = int64(data.rows[_n_leaves(data) + row])
-    log_p = path_log_probability(data.weights, data.values, leaf, data.features, key)
+    log_p = path_log_probability(data.weights, data.values, leaf, data.features, input_row)
     return _log_mixed(log_p, data.values)
 
 
@@ -141,19 +141,19 @@ def _log_drawn_at_all(log_p, log_n, n):
 
 
 @kernel
-def log_expected_count(data, key, n_drawn, n_excluded, rows, n, out):
+def log_expected_count(data, input_row, n_drawn, n_excluded, rows, n, out):
     """log(n_drawn · p); see `contract`."""
     log_n = float32(np.log(max(n_drawn, 1)))
     for k in range(n):
-        out[k] = log_n + _log_p(data, key, int64(rows[k]))
+        out[k] = log_n + _log_p(data, input_row, int64(rows[k]))
 
 
 @kernel
-def log_drawn_at_all(data, key, n_drawn, n_excluded, rows, n, out):
+def log_drawn_at_all(data, input_row, n_drawn, n_excluded, rows, n, out):
     """The log-probability of at least one draw, where a row counts once; see `contract`."""
     log_n = float32(np.log(max(n_drawn, 1)))
     for k in range(n):
-        out[k] = _log_drawn_at_all(_log_p(data, key, int64(rows[k])), log_n, max(n_drawn, 1))
+        out[k] = _log_drawn_at_all(_log_p(data, input_row, int64(rows[k])), log_n, max(n_drawn, 1))
 
 
 @kernel

@@ -78,7 +78,7 @@ def draw(table, key, counter):
 
 
 @kernel
-def sample(data, key, stream, first, n, n_excluded, workspace):
+def sample(data, input_row, stream, first, n, n_excluded, workspace):
     """Draw n rows with replacement; see `contract`."""
     table = AliasTable(data.values, data.rows)
     for d in range(n):
@@ -87,7 +87,7 @@ def sample(data, key, stream, first, n, n_excluded, workspace):
 
 
 @kernel
-def log_expected_count(data, key, n_drawn, n_excluded, rows, n, out):
+def log_expected_count(data, input_row, n_drawn, n_excluded, rows, n, out):
     """Copy from `log_expected`, computed for the number of draws; see `contract`."""
     for k in range(n):
         out[k] = data.log_expected[rows[k]]

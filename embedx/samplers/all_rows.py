@@ -5,7 +5,7 @@ from embedx.samplers.contract import Sampler
 
 
 @kernel
-def sample_first(data, key, stream, first, n, n_excluded, workspace):
+def sample_first(data, input_row, stream, first, n, n_excluded, workspace):
     """Draw each of the first n rows once; see `contract`. The engine asks for all rows or none."""
     for row in range(n):
         workspace.rows[row] = row

@@ -13,15 +13,15 @@ There are four kinds of candidates; objectives name the kinds that they take:
 A sampler that draws has two compiled functions. Their signatures are the same for all samplers, so
 that one compiled engine serves all by indirect calls, one per block or example:
 
-    sample(data, key, stream, first, n, n_excluded, workspace) -> how many rows were drawn
-    log_expected_count(data, key, n_drawn, n_excluded, rows, n, out)
+    sample(data, input_row, stream, first, n, n_excluded, workspace) -> how many rows were drawn
+    log_expected_count(data, input_row, n_drawn, n_excluded, rows, n, out)
 
     data        `SamplerData`, the sampler's own arrays
-    key         int64: the input that draws may depend on, as the number of an example
-                (classification) or a word (skip-gram); -1 for draws that several inputs share. Only
-                a `conditional` sampler uses it; skip-gram then draws for each input separately
-    stream      uint64: the stream of random numbers; draw d uses number first + d of it
-                (`kernels.random`)
+    input_row   int64: the row of `SamplerData.features` that the draws of a `conditional` sampler
+                depend on, which is the number of the example; -1 for draws that several inputs
+                share, as those of a block of skip-gram
+    stream      uint64: key of a stream of random numbers (`kernels.random`); draw d uses number
+                first + d of it
     n           number of rows to draw; fewer are drawn if there are no more rows
     n_excluded  the rows workspace.excluded[:n_excluded] are the example's positives; a sampler
                 without replacement does not draw them. Others draw from all rows, and the objective
@@ -75,7 +75,7 @@ class SamplerData(NamedTuple):
     offsets: ndarray  # int64 (any,)
     # float32 (n_classes,): log of the expected number of draws, unless the sampler is conditional
     log_expected: ndarray
-    features: ndarray  # float32 (keys, any): features of the inputs that draws depend on
+    features: ndarray  # float32 (inputs, any): features of the inputs that draws depend on
     weights: ndarray  # float32 (any, any)
 
 
@@ -144,13 +144,13 @@ LOG_EXPECTED_COUNT = types.void(
 
 
 @kernel
-def no_draws(data, key, stream, first, n, n_excluded, workspace):
+def no_draws(data, input_row, stream, first, n, n_excluded, workspace):
     """Nothing is drawn."""
     return 0
 
 
 @kernel
-def certain_rows(data, key, n_drawn, n_excluded, rows, n, out):
+def certain_rows(data, input_row, n_drawn, n_excluded, rows, n, out):
     """Overwrite `out` by 0, the log of a count of 1: rows are present with certainty."""
     for k in range(n):
         out[k] = 0
@@ -211,8 +211,8 @@ class Sampler:
         """Fit a conditional sampler to inputs, float32 (n, width), dense or csr_matrix, and their
         classes.
 
-        Called after `prepare`. Keys of draws are then rows of `inputs`. Sets `fit_seconds`, and
-        settings that are chosen from the data.
+        Called after `prepare`. `input_row` of a draw is then a row of `inputs`. Sets `fit_seconds`,
+        and settings that are chosen from the data.
         """
 
     def observe(self, inputs: Any) -> None:

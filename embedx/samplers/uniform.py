@@ -14,7 +14,7 @@ from embedx.samplers.contract import FILTER_SIZE
 
 
 @kernel
-def sample_distinct(data, key, stream, first, n, n_excluded, workspace):
+def sample_distinct(data, input_row, stream, first, n, n_excluded, workspace):
     """Draw distinct rows that are not excluded; see `contract`.
 
     Floyd's algorithm (Bentley & Floyd 1987) over the ranks of the rows that may be drawn; a rank
@@ -52,7 +52,7 @@ def sample_distinct(data, key, stream, first, n, n_excluded, workspace):
 
 
 @kernel
-def log_expected_distinct(data, key, n_drawn, n_excluded, rows, n, out):
+def log_expected_distinct(data, input_row, n_drawn, n_excluded, rows, n, out):
     """Overwrite `out` by log(n_drawn / number of rows that are not excluded); see `contract`."""
     n_free = data.log_expected.size - n_excluded
     log_expected = np.float32(np.log(max(n_drawn, 1) / n_free)) if n_free > 0 else ZERO

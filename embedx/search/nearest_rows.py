@@ -1,11 +1,15 @@
 """Exact nearest neighbours by cosine among sparse rows, by an inverted index.
 
-The features of a query are visited from the rarest to the most frequent, in bands; the
-products of a feature are added to all rows that have it. After a band, the cosine of a row is at
-most its current sum plus, for each later band, the product of two norms: of the query's and of the
-row's features of the band (Cauchy-Schwarz). Once few rows can still be among the best, the
-remaining features of these are read row by row, and the long posting lists of frequent features
-are not read (as in the max-score algorithm of Turtle & Flood 1995, with norms in place of maxima).
+The index has a posting list for each feature: the rows that have it, with their values. Features
+are numbered from the rarest to the most frequent, and divided into bands. A query goes through its
+features in this order, and adds the product of query and row to the sum of each posted row. After a
+band, the cosine of row i is at most
+
+    sum_i + Σ_b |q_b| |x_ib|        b: later bands, q_b and x_ib: features of query and row in b
+
+by the inequality of Cauchy and Schwarz. Once few rows can still be among the best, their remaining
+features are read row by row, and the long posting lists of frequent features are not read: the
+max-score algorithm of Turtle & Flood 1995, with norms in place of maxima.
 """
 
 from typing import Any, NamedTuple
@@ -20,35 +24,38 @@ from embedx.kernels.simd import ZERO, padded
 from embedx.kernels.threads import in_parts
 from embedx.labeled.scaling import scaled
 
-# Where the bands after the first begin, as fractions of the postings that a row of the index would
-# read.
-BANDS = np.array([0.3, 0.5, 0.7])
-N_BANDS = len(BANDS) + 1
-ROW_COST = 4  # cost of a value that is read by row, in postings
+# Where the bands after the first begin: share of the postings that come before, if each row of the
+# index is a query.
+BAND_SHARES = np.array([0.3, 0.5, 0.7])
+N_BANDS = len(BAND_SHARES) + 1
+# Time to read a value of a row, in times to read a posting.
+VALUE_COST = 4
 # Number of rows that are compared with a bound at once. It is a constant, and arrays by row are
 # padded to a multiple of it, so that the compiler makes vector instructions of a block.
 BLOCK = 64
-SLACK = float32(1e-5)  # tolerance for rounding, in cosines
+# Tolerance for rounding, in cosines.
+SLACK = float32(1e-5)
 
 
 class RowIndex(NamedTuple):
-    """Rows of norm 1 or 0, by row and by feature. Features are numbered from the rarest to the most
-    frequent, and the values of a row are in this order.
-    """
+    """Rows of norm 1 or 0, by row and by feature; the features of a row are ascending."""
 
-    number: ndarray  # int32 (n_features,): the number of each column
+    feature_of_column: ndarray  # int32 (n_features,): the number of the feature of each column
+    # Row i has the features and values [offsets[i]:offsets[i + 1]].
     offsets: ndarray  # int64 (n_rows + 1,)
     features: ndarray  # int32 (n_values,)
     values: ndarray  # float32 (n_values,)
+    # Feature f has the postings [first_posting[f]:first_posting[f + 1]].
     first_posting: ndarray  # int64 (n_features + 1,)
-    posted_row: ndarray  # int32 (n_values,)
-    posted_value: ndarray  # float32 (n_values,)
-    first_of_band: ndarray  # int64 (N_BANDS + 1,): the first feature of each band
-    begin: ndarray  # int64 (N_BANDS, n_rows): where a row's features of the band begin
-    norm: ndarray  # float32 (N_BANDS, n_padded): norm of a row's features of the band
+    posting_row: ndarray  # int32 (n_values,)
+    posting_value: ndarray  # float32 (n_values,)
+    # Band b has the features first_feature[b]:first_feature[b + 1].
+    first_feature: ndarray  # int64 (N_BANDS + 1,)
+    first_value: ndarray  # int64 (N_BANDS, n_rows): place of a row's first value in the band
+    norm: ndarray  # float32 (N_BANDS, n_padded): norm of a row's values in the band
 
 
-class Near(NamedTuple):
+class NearestRows(NamedTuple):
     """The nearest rows of each query, and their cosines."""
 
     ids: ndarray  # int32 (n, k)
@@ -56,152 +63,170 @@ class Near(NamedTuple):
 
 
 class Workspace(NamedTuple):
-    """A thread's buffers."""
+    """A thread's buffers for a query."""
 
-    sums: ndarray  # float32 (n_padded,): the product of the query and each row so far
-    norm: ndarray  # float32 (N_BANDS,): norms of the query's features by band
-    likely: ndarray  # int32 (n_padded,)
-    query: ndarray  # float32 (n_features,): zeros before and after
-    item: ndarray  # int32 (1, k)
-    score: ndarray  # float32 (1, k)
-    exact_item: ndarray  # int32 (1, k)
-    exact: ndarray  # float32 (1, k)
+    query: ndarray  # float32 (n_features,): values of the query; zeros before and after
+    query_norm: ndarray  # float32 (N_BANDS,): norms of its bands; 0 for those that were read
+    sums: ndarray  # float32 (n_padded,): product of the query and each row so far
+    best: ndarray  # int32 (1, k): rows with the highest sums
+    best_sums: ndarray  # float32 (1, k)
+    best_cosines: ndarray  # float32 (1, k): cosines of the rows `best`, in falling order
+    best_by_cosine: ndarray  # int32 (1, k)
+    candidates: ndarray  # int32 (n_padded,): rows that may be among the nearest
 
 
 def row_index(rows: csr_matrix) -> RowIndex:
     """The index of rows, which are normalised."""
     rows = scaled(csr_matrix(rows, dtype=float32), "l2")
-    counts = np.bincount(rows.indices, minlength=rows.shape[1])
-    order = np.argsort(counts, kind="stable")
-    number = np.empty(len(order), int32)
-    number[order] = np.arange(len(order))
-    rows = csr_matrix((rows.data, number[rows.indices], rows.indptr), rows.shape)
+    n_rows, n_columns = rows.shape
+    counts = np.bincount(rows.indices, minlength=n_columns)
+    rarest_first = np.argsort(counts, kind="stable")
+    feature_of_column = np.empty(n_columns, int32)
+    feature_of_column[rarest_first] = np.arange(n_columns)
+    rows = csr_matrix((rows.data, feature_of_column[rows.indices], rows.indptr), rows.shape)
     columns = rows.tocsc()
-    rows = columns.tocsr()
-    read = np.cumsum(np.square(counts[order], dtype=float64))
-    first_of_band = np.zeros(N_BANDS + 1, int64)
-    first_of_band[1:-1] = np.searchsorted(read, BANDS * read[-1]) if len(read) else 0
-    first_of_band[-1] = len(read)
+    rows = columns.tocsr()  # with ascending features
 
-    begin = np.empty((N_BANDS, rows.shape[0]), int64)
-    norm = np.zeros((N_BANDS, padded(rows.shape[0], BLOCK)), float32)
+    first_feature = _first_features(counts[rarest_first])
     offsets = rows.indptr.astype(int64)
     features = rows.indices.astype(int32, copy=False)
-    write_bands(offsets, features, rows.data, first_of_band, begin, norm)
+    first_value = np.empty((N_BANDS, n_rows), int64)
+    norm = np.zeros((N_BANDS, padded(n_rows, BLOCK)), float32)
+    write_bands(offsets, features, rows.data, first_feature, first_value, norm)
     return RowIndex(
-        number,
+        feature_of_column,
         offsets,
         features,
         rows.data,
         columns.indptr.astype(int64),
         columns.indices.astype(int32, copy=False),
         columns.data,
-        first_of_band,
-        begin,
+        first_feature,
+        first_value,
         norm,
     )
 
 
+def _first_features(counts: ndarray) -> ndarray:
+    """The first feature of each band, then the number of features, int64 (N_BANDS + 1,).
+
+    counts  number of postings of each feature, not falling
+    """
+    first_feature = np.zeros(N_BANDS + 1, int64)
+    n_read = np.cumsum(np.square(counts, dtype=float64))
+    if len(n_read):
+        first_feature[1:-1] = np.searchsorted(n_read, BAND_SHARES * n_read[-1])
+    first_feature[-1] = len(counts)
+    return first_feature
+
+
 @kernel
-def write_bands(offsets, features, values, first_of_band, begin, norm):
-    """Write where the features of a band begin in each row, and their norm."""
+def write_bands(offsets, features, values, first_feature, first_value, norm):
+    """Write the place of each row's first value in each band, and the norm of its values there."""
     for i in range(len(offsets) - 1):
         at = offsets[i]
         for band in range(N_BANDS):
-            begin[band, i] = at
+            first_value[band, i] = at
             square = ZERO
-            while at < offsets[i + 1] and features[at] < first_of_band[band + 1]:
+            while at < offsets[i + 1] and features[at] < first_feature[band + 1]:
                 square += values[at] * values[at]
                 at += 1
             norm[band, i] = np.sqrt(square)
 
 
-def nearest_rows(index: RowIndex, queries: Any, k: int, threads: int) -> Near:
+def nearest_rows(index: RowIndex, queries: Any, k: int, threads: int) -> NearestRows:
     """The k nearest rows of each query; of equal cosines the lower id first.
 
     Only cosines above 0 count; the places of missing ones have cosine 0.
     """
     queries = scaled(csr_matrix(queries, dtype=float32), "l2")
-    queries = csr_matrix(
-        (queries.data, index.number[queries.indices], queries.indptr), queries.shape
-    )
+    features = index.feature_of_column[queries.indices]
+    queries = csr_matrix((queries.data, features, queries.indptr), queries.shape)
     queries.sort_indices()
     n = queries.shape[0]
     offsets = queries.indptr.astype(int64)
-    columns = queries.indices.astype(int32)
-    near = Near(np.zeros((n, k), int32), np.zeros((n, k), float32))
+    features = queries.indices.astype(int32)
+    nearest = NearestRows(np.zeros((n, k), int32), np.zeros((n, k), float32))
 
     def search(begin: int, end: int) -> None:
         n_padded = index.norm.shape[1]
         workspace = Workspace(
-            sums=np.empty(n_padded, float32),
-            norm=np.empty(N_BANDS, float32),
-            likely=np.empty(n_padded, int32),
             query=np.zeros(queries.shape[1], float32),
-            item=np.zeros((1, k), int32),
-            score=np.zeros((1, k), float32),
-            exact_item=np.zeros((1, k), int32),
-            exact=np.zeros((1, k), float32),
+            query_norm=np.empty(N_BANDS, float32),
+            sums=np.empty(n_padded, float32),
+            best=np.zeros((1, k), int32),
+            best_sums=np.zeros((1, k), float32),
+            best_cosines=np.zeros((1, k), float32),
+            best_by_cosine=np.zeros((1, k), int32),
+            candidates=np.empty(n_padded, int32),
         )
-        write_nearest(index, offsets, columns, queries.data, begin, end, workspace, *near)
+        write_nearest(index, offsets, features, queries.data, begin, end, workspace, *nearest)
 
     in_parts(search, n, threads)
-    return near
+    return nearest
 
 
 @kernel
-def write_nearest(index, offsets, columns, values, begin, end, workspace, ids, cosines):
+def write_nearest(index, offsets, features, values, begin, end, workspace, ids, cosines):
     """Write the results for the queries begin:end; see `nearest_rows`."""
     n_rows = len(index.offsets) - 1
-    for e in range(begin, end):
-        n_left = open_query(index, offsets, columns, values, e, workspace)
+    for q in range(begin, end):
+        n_left = start_query(index, offsets, features, values, q, workspace)
         n = -1
-        f = offsets[e]
+        at = offsets[q]
         for band in range(N_BANDS):
-            while f < offsets[e + 1] and columns[f] < index.first_of_band[band + 1]:
-                first = index.first_posting[columns[f]]
-                last = index.first_posting[columns[f] + 1]
-                for p in range(first, last):
-                    workspace.sums[index.posted_row[p]] += values[f] * index.posted_value[p]
-                n_left -= last - first
-                f += 1
-            workspace.norm[band] = 0
+            while at < offsets[q + 1] and features[at] < index.first_feature[band + 1]:
+                n_left -= add_postings(index, features[at], values[at], workspace.sums)
+                at += 1
+            workspace.query_norm[band] = 0
             if n_left > n_rows:
-                n = finished_by_row(index, band + 1, n_left, workspace, ids, cosines, e)
+                n = finish_by_row(index, band + 1, n_left, workspace, ids, cosines, q)
                 if n >= 0:
                     break
         if n < 0:
-            n = best_sums(workspace.sums, cosines, ids, e)
-        for f in range(offsets[e], offsets[e + 1]):
-            workspace.query[columns[f]] = 0
-        for j in range(n, ids.shape[1]):
-            ids[e, j] = 0
-            cosines[e, j] = 0
+            n = write_highest_sums(workspace.sums, cosines, ids, q)
+        for at in range(offsets[q], offsets[q + 1]):
+            workspace.query[features[at]] = 0
+        ids[q, n:] = 0
+        cosines[q, n:] = 0
 
 
 @kernel_part
-def open_query(index, offsets, columns, values, e, workspace):
-    """Clear the sums, write the values and norms of query e to the workspace, and return the number
+def start_query(index, offsets, features, values, q, workspace):
+    """Clear the sums, write the values and norms of query q to the workspace, and return the number
     of postings of its features.
     """
     workspace.sums[:] = 0
-    workspace.norm[:] = 0
+    workspace.query_norm[:] = 0
     n_postings = int64(0)
     band = 0
-    for f in range(offsets[e], offsets[e + 1]):
-        while columns[f] >= index.first_of_band[band + 1]:
+    for at in range(offsets[q], offsets[q + 1]):
+        f = features[at]
+        while f >= index.first_feature[band + 1]:
             band += 1
-        workspace.norm[band] += values[f] * values[f]
-        workspace.query[columns[f]] = values[f]
-        n_postings += index.first_posting[columns[f] + 1] - index.first_posting[columns[f]]
+        workspace.query_norm[band] += values[at] * values[at]
+        workspace.query[f] = values[at]
+        n_postings += index.first_posting[f + 1] - index.first_posting[f]
     for band in range(N_BANDS):
-        workspace.norm[band] = np.sqrt(workspace.norm[band])
+        workspace.query_norm[band] = np.sqrt(workspace.query_norm[band])
     return n_postings
 
 
 @kernel_part
-def best_sums(sums, scores, items, r):
-    """Write the highest sums above 0 to row r of `scores`, and their places to `items`; return
+def add_postings(index, feature, value, sums):
+    """Add the products of a feature, which has this value in the query, to the sums of the rows;
+    return the number of its postings.
+    """
+    first = index.first_posting[feature]
+    last = index.first_posting[feature + 1]
+    for p in range(first, last):
+        sums[index.posting_row[p]] += value * index.posting_value[p]
+    return last - first
+
+
+@kernel_part
+def write_highest_sums(sums, highest, rows, r):
+    """Write the highest sums above 0 to highest[r], falling, and their rows to rows[r]; return
     their number.
     """
     n = 0
@@ -214,23 +239,26 @@ def best_sums(sums, scores, items, r):
         if n_higher:
             for i in range(start, start + BLOCK):
                 if sums[i] > least:
-                    n = insert(sums[i], i, scores, items, r, n)
-                    least = scores[r, n - 1] if n == scores.shape[1] else ZERO
+                    n = insert(sums[i], i, highest, rows, r, n)
+                    least = highest[r, n - 1] if n == highest.shape[1] else ZERO
     return n
 
 
 @kernel_part
-def remaining_product(index, band, i, query):
-    """The product of a query and row i over the features of a band and later ones."""
-    total = ZERO
-    for at in range(index.begin[band, i], index.offsets[i + 1]):
-        total += query[index.features[at]] * index.values[at]
-    return total
+def cosine_by_row(index, band, i, workspace):
+    """The cosine of row i: its sum, and the products of its values from `band` on, which are read.
+
+    band  the first band that is not in the sums
+    """
+    product = ZERO
+    for at in range(index.first_value[band, i], index.offsets[i + 1]):
+        product += workspace.query[index.features[at]] * index.values[at]
+    return workspace.sums[i] + product
 
 
 @kernel_part
-def finished_by_row(index, band, n_left, workspace, ids, cosines, e):
-    """Write the result for query e by scoring all rows that may be in it; return its size, or -1 if
+def finish_by_row(index, band, n_left, workspace, ids, cosines, q):
+    """Write the result for query q by reading all rows that may be in it; return its size, or -1 if
     these rows are too many, or fewer than k rows have a sum or a cosine above 0 so far.
 
     band    the first band that has not been read
@@ -238,67 +266,70 @@ def finished_by_row(index, band, n_left, workspace, ids, cosines, e):
     """
     n_rows = len(index.offsets) - 1
     k = ids.shape[1]
-    sums = workspace.sums
-    query = workspace.query
-    n_best = best_sums(sums, workspace.score, workspace.item, 0)
-    if n_best < k:
+    best = workspace.best
+    if write_highest_sums(workspace.sums, workspace.best_sums, best, 0) < k:
         return -1
+
     n = 0
+    best_cosines = workspace.best_cosines
     for j in range(k):
-        i = workspace.item[0, j]
-        cosine = sums[i] + remaining_product(index, band, i, query)
-        n = insert(cosine, i, workspace.exact, workspace.exact_item, 0, n)
-    least = workspace.exact[0, k - 1] - SLACK
+        i = best[0, j]
+        cosine = cosine_by_row(index, band, i, workspace)
+        n = insert(cosine, i, best_cosines, workspace.best_by_cosine, 0, n)
+    least = best_cosines[0, k - 1] - SLACK
     if least <= 0:
         return -1
-    most = n_left // (ROW_COST * (index.offsets[n_rows] // n_rows + 1))
-    n_likely = likely_rows(index, least, most, workspace)
-    if n_likely > most:
+
+    values_per_row = index.offsets[n_rows] // n_rows + 1
+    max_candidates = n_left // (VALUE_COST * values_per_row)
+    n_candidates = write_candidates(index, least, max_candidates, workspace)
+    if n_candidates > max_candidates:
         return -1
     n = 0
-    for j in range(n_likely):
-        i = workspace.likely[j]
-        cosine = sums[i] + remaining_product(index, band, i, query)
+    for j in range(n_candidates):
+        i = workspace.candidates[j]
+        cosine = cosine_by_row(index, band, i, workspace)
         if cosine > 0:
-            n = insert(cosine, i, cosines, ids, e, n)
+            n = insert(cosine, i, cosines, ids, q, n)
     return n
 
 
 @kernel_part
-def bound_of(index, workspace, i):
-    """The most that the cosine of row i can be; the query's norms of bands that were read are 0."""
+def max_cosine(index, workspace, i):
+    """The most that the cosine of row i can be, see above."""
     bound = workspace.sums[i]
     for band in range(1, N_BANDS):
-        bound += workspace.norm[band] * index.norm[band, i]
+        bound += workspace.query_norm[band] * index.norm[band, i]
     return bound
 
 
 @kernel_part
 def n_above(index, workspace, start, least):
-    """The number of rows of a block, from row `start`, whose bound is above `least`."""
+    """The number of rows of a block, from row `start`, whose cosine may be above `least`."""
     n = int32(0)
     for i in range(BLOCK):
-        n += int32(bound_of(index, workspace, start + i) > least)
+        n += int32(max_cosine(index, workspace, start + i) > least)
     return n
 
 
 @kernel_part
-def likely_rows(index, least, most, workspace):
-    """Write the rows whose bound is above `least`, if there are at most `most`; return their
-    number.
+def write_candidates(index, least, max_candidates, workspace):
+    """Write the rows whose cosine may be above `least`, unless they are more than `max_candidates`;
+    return their number.
     """
-    sums = workspace.sums
-    n_likely = int32(0)
-    for block in range(len(sums) // BLOCK):
-        n_likely += n_above(index, workspace, block * BLOCK, least)
-    if n_likely > most:
-        return int64(n_likely)
+    n_blocks = len(workspace.sums) // BLOCK
+    n_candidates = int32(0)
+    for block in range(n_blocks):
+        n_candidates += n_above(index, workspace, block * BLOCK, least)
+    if n_candidates > max_candidates:
+        return int64(n_candidates)
+
     n = int64(0)
-    for block in range(len(sums) // BLOCK):
+    for block in range(n_blocks):
         start = block * BLOCK
         if n_above(index, workspace, start, least):
             for i in range(start, start + BLOCK):
-                if bound_of(index, workspace, i) > least:
-                    workspace.likely[n] = i
+                if max_cosine(index, workspace, i) > least:
+                    workspace.candidates[n] = i
                     n += 1
     return n

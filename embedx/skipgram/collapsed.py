@@ -24,7 +24,7 @@ from embedx.runtime.interrupts import to_the_end
 from embedx.runtime.memory import MemoryPlan, available_memory, n_bytes
 from embedx.runtime.progress import SILENT
 from embedx.skipgram.configuration import configure
-from embedx.skipgram.run import TrainedVectors, WordVectorsRun
+from embedx.skipgram.run import TrainedWordVectors, WordVectorsRun
 from embedx.skipgram.settings import CollapsedSettings
 from embedx.skipgram.strategies import SMALLER
 from embedx.text import cooccurrence
@@ -33,7 +33,7 @@ from embedx.training.checkpoint import Checkpoints
 from embedx.training.life import Size
 from embedx.training.outcome import Outcome
 from embedx.training.strategy import Tally
-from embedx.vectors import model
+from embedx.vectors.model import WordVectors
 
 # Settings that the epoch of streaming takes, too.
 SHARED = ("dim", "window", "bias", "threads", "heldout", "seed", "deterministic", "block_size")
@@ -42,7 +42,7 @@ MAX_BYTES_OF_COUNTING = 4_000_000_000
 COPIES_OF_TABLES = 3
 
 # called with the vectors, which are views, at the start and after each iteration
-Watch = Callable[[model.WordVectors, Iteration], None]
+Watch = Callable[[WordVectors, Iteration], None]
 
 
 @dataclasses.dataclass
@@ -107,7 +107,7 @@ class CollapsedRun(WordVectorsRun):
         self.descent = _descent(self, counts, seconds)
         watch = self.watch
         if watch is not None:
-            self.descent.watch = lambda iteration: watch(self.model(None), iteration)
+            self.descent.watch = lambda iteration: watch(self.word_vectors(None), iteration)
         self.loss_unit = self.descent.loss_unit
         if warm is not None and warm.interrupted_by is not None:
             return Outcome(Tally(), seconds, 0, None, warm.interrupted_by)
@@ -117,14 +117,14 @@ class CollapsedRun(WordVectorsRun):
             dataclasses.replace(outcome, final_loss=None).check_trained()
         return outcome
 
-    def finish(self, outcome: Outcome) -> TrainedVectors:
+    def finish(self, outcome: Outcome) -> TrainedWordVectors:
         """The trained word vectors, scored on the held-out text."""
-        vectors = self.model(outcome)
+        vectors = self.word_vectors(outcome)
         history = [dataclasses.asdict(iteration) for iteration in self.descent.history]
         vectors.facts |= {"collapsed": True, "history": history}
         if self.heldout is not None and outcome.interrupted_by is None:
             vectors.facts["heldout"] = to_the_end(self.heldout_metrics)
-        return TrainedVectors(vectors, outcome)
+        return TrainedWordVectors(vectors, outcome)
 
     def _collapsed(self) -> CollapsedSettings:
         return self.config.collapsed or CollapsedSettings()

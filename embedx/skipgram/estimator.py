@@ -69,6 +69,8 @@ class SkipGram:
     # Of the last `fit`.
     outcome: Outcome
     _model: WordVectors
+    # The model of `start`, which is read once.
+    _start_model: WordVectors | None
 
     @parameters.python_names()
     def __init__(
@@ -94,6 +96,7 @@ class SkipGram:
             self._params["verbose"] = verbose
         self._options = parameters.plain_settings(self._params, FIELDS)
         self.config = configure(self._params["objective"], self._options)
+        self._start_model = None if self.config.start is None else self.config.start.model
 
     __init__.__signature__ = parameters.signature(  # type: ignore[attr-defined]
         {"objective": None}, PARAMETER_DEFAULTS | {"cache_dir": None, "verbose": False}
@@ -142,7 +145,9 @@ class SkipGram:
             names = corpora
         files = [str(name) for name in names if isinstance(name, str | Path)]
         defaults = text_defaults(files, self._options)
-        self.config = configure(self._params["objective"], self._options, defaults=defaults)
+        self.config = configure(
+            self._params["objective"], self._options, defaults=defaults, model=self._start_model
+        )
         return self._train(corpora, callbacks)
 
     @parameters.python_names()
@@ -171,7 +176,8 @@ class SkipGram:
             run = WordVectorsRun.prepared(corpus, self.config, progress)
             run.callbacks = tuple(callbacks)
             trained = life.train_model(run)
-        self._model, self.outcome = trained.vectors, trained.outcome.without_state()
+        self._model = trained.model
+        self.outcome = trained.outcome.without_state()
         self.outcome.raise_reason()
         return self
 

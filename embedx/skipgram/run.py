@@ -62,7 +62,7 @@ from embedx.training.outcome import Outcome
 from embedx.training.schedule import Schedule
 from embedx.training.state import TrainState
 from embedx.training.strategy import Strategy, Tally, Wrap
-from embedx.vectors import model
+from embedx.vectors.model import WordVectors
 
 FLOATS_AT_A_TIME = 1 << 23
 # Of vocabulary.tsv, approximately.
@@ -85,7 +85,7 @@ class EpochEnd(NamedTuple):
     loss: float | None
     words: int
     seconds: float
-    model: model.WordVectors
+    model: WordVectors
 
 
 # Called after each epoch; training ends if it returns True.
@@ -93,17 +93,13 @@ Callback = Callable[[EpochEnd], object]
 
 
 @dataclass(frozen=True)
-class TrainedVectors:
-    """A trained model and how its training went."""
+class TrainedWordVectors:
+    """Trained word vectors and how their training went."""
 
-    vectors: model.WordVectors
+    model: WordVectors
     outcome: Outcome
 
-    @property
-    def model(self) -> model.WordVectors:
-        return self.vectors
-
-    def without_state(self) -> "TrainedVectors":
+    def without_state(self) -> "TrainedWordVectors":
         """The same without the memory that only training needed."""
         return replace(self, outcome=self.outcome.without_state())
 
@@ -158,18 +154,10 @@ class WordVectorsRun:
         kept = kept_counts(vocabulary.trained_counts, config.vocabulary.sample)
         config.objective.prepare(kept)
         sampler = prepared_sampler(config, vocabulary, kept)
-        settings = config.settings
-        origins = config.origins
-        if config.collapsed is not None:
-            settings = replace(settings, threads=settings.threads or usable_cores())
-        else:
-            n_tokens = int(corpus.counts[remap >= 0].sum())
-            n_context = context_words(corpus.tokens, settings.window)
-            text = CountedText(n_tokens, kept, n_context, sampler)
-            warn_of_rate(config, progress)
-            settings, origins_in_text = resolve(config, text)
-            origins = origins | origins_in_text
-        config = replace(config, settings=settings)
+        n_tokens = int(corpus.counts[remap >= 0].sum())
+        n_context = context_words(corpus.tokens, config.settings.window)
+        text = CountedText(n_tokens, kept, n_context, sampler)
+        config, origins = _resolved(config, text, progress)
         run = cls(corpus, config, vocabulary, remap, held_out, sampler, progress, origins)
         check_has_pairs(run.stream(), corpus, config.noun)
         return run
@@ -385,7 +373,7 @@ class WordVectorsRun:
         points = self.config.settings.heldout_points
         if points:
             self._score_heldout(epoch + 1, seconds, points)
-        end = EpochEnd(epoch + 1, tally.mean_loss, tally.words, seconds, self.model(None))
+        end = EpochEnd(epoch + 1, tally.mean_loss, tally.words, seconds, self.word_vectors(None))
         answers = [callback(end) for callback in self.callbacks]
         booleans = [answer for answer in answers if isinstance(answer, bool | np.bool_)]
         return any(booleans)
@@ -412,7 +400,7 @@ class WordVectorsRun:
 
     def heldout_metrics(self) -> dict[str, float]:
         """The likelihood of the held-out text; see `embedx.evaluation.heldout`."""
-        vectors = self.model(None)
+        vectors = self.word_vectors(None)
         assert self.heldout is not None
         pairs, calibration = heldout.draw(
             self.heldout.words, self.heldout.sentences, vectors, groups=self.heldout.spans
@@ -421,12 +409,12 @@ class WordVectorsRun:
 
     # ---- finish
 
-    def finish(self, outcome: Outcome) -> TrainedVectors:
+    def finish(self, outcome: Outcome) -> TrainedWordVectors:
         """The trained word vectors, scored on the held-out text."""
         outcome.check_trained(no_pair_kept() if outcome.tally.words else None)
         rate = self.config.settings.learning_rate
         to_the_end(lambda: check_finite(self.tables, rate))
-        vectors = to_the_end(lambda: self.model(outcome))
+        vectors = to_the_end(lambda: self.word_vectors(outcome))
         if self.heldout is None:
             warn_of_loss(outcome, self.config, self.corpus, self.progress)
         elif outcome.interrupted_by is None:
@@ -436,13 +424,30 @@ class WordVectorsRun:
                 compare_with_start(metrics, self.start_metrics, self.progress)
             if self.config.objective.traits.calibrated and outcome.diverged is None:
                 outcome.diverged = divergence_on_heldout(metrics, outcome, rate, self.progress)
-        return TrainedVectors(vectors, outcome)
+        return TrainedWordVectors(vectors, outcome)
 
-    def model(self, outcome: Outcome | None) -> model.WordVectors:
+    def word_vectors(self, outcome: Outcome | None) -> WordVectors:
         """What was learned so far, as views of the tables; word vectors that are centred, or means
         of rows, are new.
         """
         return trained_model(self, outcome)
+
+
+def _resolved(
+    config: Configuration, text: CountedText, progress: Progress
+) -> tuple[Configuration, dict[str, str]]:
+    """The configuration with the settings that depend on the text, and the reasons of all settings
+    that were chosen. Warns of a learning rate far from the default.
+    """
+    settings = config.settings
+    origins = config.origins
+    if config.collapsed is not None:
+        settings = replace(settings, threads=settings.threads or usable_cores())
+    else:
+        warn_of_rate(config, progress)
+        settings, origins_in_text = resolve(config, text)
+        origins = origins | origins_in_text
+    return replace(config, settings=settings), origins
 
 
 def read(

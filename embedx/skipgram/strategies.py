@@ -176,14 +176,14 @@ class Streamed(Strategy):
         self.plan = block_plan(
             objective, settings, sampler.candidates, self.n_rows, n_context, max_gradient
         )
-        self.draws = sampler.data(self.plan.n_draws)
+        self.sampler_data = sampler.data(self.plan.n_draws)
         constants = objective.constants(self.plan.n_draws or self.n_rows, self.n_words)
-        self.shared_inputs = engine.SharedInputs(tables, stream, self.draws, constants, self.plan)
+        self.shared = engine.SkipGramShared(tables, stream, self.sampler_data, constants, self.plan)
         self.workers: list[Any] = [self.new_workspace(self.plan) for _ in range(settings.threads)]
 
     def new_workspace(self, plan: blocks.BlockPlan) -> engine.SkipGramWorkspace:
         """A thread's workspace for blocks."""
-        longest_path = int(np.diff(self.draws.offsets).max(initial=1))
+        longest_path = int(np.diff(self.sampler_data.offsets).max(initial=1))
         columns = self.tables.inputs.rows.shape[1]
         uniforms_width = self.objective.uniforms_width
         n_generated = 0 if self.generated is None else CHUNK
@@ -246,7 +246,7 @@ class Streamed(Strategy):
         """
         worker.longest_step[0] = engine.LONGEST_STEP * lr / self.settings.learning_rate
         chunk = self.chunk(epoch, number, lr)
-        return self._with_tokens((self.shared_inputs, worker, chunk), worker, epoch)
+        return self._with_tokens((self.shared, worker, chunk), worker, epoch)
 
     def chunk(self, epoch: int, number: int, lr: float) -> engine.Chunk:
         """The chunk trained at this position of an epoch."""
@@ -262,20 +262,20 @@ class Streamed(Strategy):
     def _with_tokens(
         self, arguments: tuple[Any, ...], workspace: engine.SkipGramWorkspace, epoch: int
     ) -> tuple[Any, ...]:
-        """The arguments of a kernel, shared inputs first and the chunk last. If tokens are
+        """The arguments of a kernel, what threads share first and the chunk last. If tokens are
         generated, those of the chunk are written to the workspace and replace the text.
         """
         if self.generated is None:
             return arguments
-        shared_inputs, *others, chunk = arguments
+        shared, *others, chunk = arguments
         place = chunk.start // CHUNK
         n_tokens = self.generated.write_chunk(epoch, place, CHUNK, workspace.tokens)
         tokens = workspace.tokens[:n_tokens]
         tokens.flags.writeable = False  # as those of a corpus are, which is another type to kernels
         stream = self.stream._replace(tokens=tokens, held_out=NONE_HELD_OUT)
-        shared_inputs = shared_inputs._replace(stream=stream)
-        key = stream_key(self.settings.seed, epoch, place, GENERATED_WINDOWS)
-        return shared_inputs, *others, chunk._replace(start=0, stop=n_tokens, key=key)
+        shared = shared._replace(stream=stream)
+        text_key = stream_key(self.settings.seed, epoch, place, GENERATED_WINDOWS)
+        return shared, *others, chunk._replace(start=0, stop=n_tokens, text_key=text_key)
 
 
 class RetrievedStream(Streamed):
@@ -300,7 +300,7 @@ class RetrievedStream(Streamed):
         self.search = self._search_spec(n_found)
         self.found = retrieved.new_found_rows(self.n_words, n_found)
         n_draws = self.plan.n_draws if has_tail else 0
-        self.inputs_with_search = self.shared_inputs._replace(
+        self.shared_with_search = self.shared._replace(
             plan=self.plan._replace(candidates=blocks.RETRIEVED, n_draws=n_draws)
         )
         self.workers = [self._new_workspaces(n_found) for _ in range(settings.threads)]
@@ -383,5 +383,5 @@ class RetrievedStream(Streamed):
         retrieval = retrieved.Retrieval(index, self.search, self.found, self.index.refresh)
         chunk = self.chunk(epoch, number, lr)
         block_workspace, search_workspace = worker
-        arguments = (self.inputs_with_search, retrieval, block_workspace, search_workspace, chunk)
+        arguments = (self.shared_with_search, retrieval, block_workspace, search_workspace, chunk)
         return self._with_tokens(arguments, block_workspace, epoch)

@@ -18,7 +18,7 @@ from embedx.skipgram import run as skipgram
 from embedx.skipgram.collapsed import CollapsedRun
 from embedx.skipgram.configuration import configure
 from embedx.skipgram.final_checks import TRAIN_LESS
-from embedx.skipgram.run import TrainedVectors, WordVectorsRun
+from embedx.skipgram.run import TrainedWordVectors, WordVectorsRun
 from embedx.skipgram.settings import SkipGramSettings
 from embedx.tasks.output import command_line, default_output
 from embedx.tasks.requests import TrainRequest
@@ -122,14 +122,14 @@ class WordTask:
         run.wrap = wrap
         return run
 
-    def scores(self, trained: TrainedVectors) -> dict[str, float] | None:
+    def scores(self, trained: TrainedWordVectors) -> dict[str, float] | None:
         """Where training continued from a model, the scores of both on similarity and analogies;
         else None, for held-out text is scored with the model in memory.
         """
         start = self.config.start
         if start is None or self.config.graph is not None or trained.outcome.interrupted_by:
             return None
-        return report_scores(trained.vectors, start.model, self.progress)
+        return report_scores(trained.model, start.model, self.progress)
 
 
 def report_scores(

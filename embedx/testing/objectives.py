@@ -83,13 +83,13 @@ class Conditions(NamedTuple):
     """The arguments of an objective other than candidates and state.
 
     n_updates    of the state, a number or int64 (n,)
-    keys         int64 (n,): the state of each example; by default each has its own
+    state_rows   int64 (n,): the state of each example; by default each has its own
     score_gain   (n, N); by default that of `score_gains`
     uniforms     (n, objective.uniforms_width); random by default
     """
 
     n_updates: Any = FROZEN
-    keys: ndarray | None = None
+    state_rows: ndarray | None = None
     lr: float = 0.0
     dtype: Any = np.float64
     n_draws: int = 5
@@ -161,7 +161,7 @@ def _evaluated(
     dtype = conditions.dtype
     batch = _batch(objective, candidates, conditions)
     if state is None:
-        n_states = int(batch.key.max()) + 1
+        n_states = int(batch.state_row.max()) + 1
         state = np.zeros((n_states, objective.state_width))
     state = state.astype(dtype)
     constants = objective.constants(conditions.n_draws, conditions.n_classes).astype(dtype)
@@ -174,9 +174,9 @@ def _batch(objective: Any, candidates: Candidates, conditions: Conditions) -> Ba
     """The candidates as arguments of `coefficients`, in arrays larger than necessary."""
     n_examples, n = candidates.z.shape
     dtype = conditions.dtype
-    keys = conditions.keys
-    if keys is None:
-        keys = np.arange(n_examples)
+    state_rows = conditions.state_rows
+    if state_rows is None:
+        state_rows = np.arange(n_examples)
     score_gain = conditions.score_gain
     if score_gain is None:
         score_gain = score_gains(candidates.z.shape)
@@ -197,7 +197,7 @@ def _batch(objective: Any, candidates: Candidates, conditions: Conditions) -> Ba
         padded(candidates.sample_count),
         padded(candidates.log_expected_count),
         uniforms.astype(dtype),
-        keys,
+        state_rows,
         np.broadcast_to(n_updates, n_examples).copy(),
         padded(score_gain),
     )
@@ -335,19 +335,21 @@ def _assert_equal(one: Evaluation, other: Evaluation, message: str) -> None:
 
 
 def check_examples_in_turn(objective: Objective) -> None:
-    """Examples in one call give the same results as in separate calls, even if they share a key."""
+    """Examples in one call give the same results as in separate calls, even if they share a row of
+    the state.
+    """
     candidates = examples(objective, seed=2)
-    keys = np.array([2, 0, 2, 2])
+    state_rows = np.array([2, 0, 2, 2])
     n_updates = np.array([0, 5, 1, 2])
     uniforms = np.random.default_rng(3).uniform(0.1, 0.9, (4, objective.uniforms_width))
     state = np.full((3, objective.state_width), 0.5)
-    conditions = Conditions(n_updates, keys, lr=0.1, uniforms=uniforms)
+    conditions = Conditions(n_updates, state_rows, lr=0.1, uniforms=uniforms)
     loss, slopes, after = evaluate(objective, candidates, state, conditions)
     scores = np.where(candidates.weighed, candidates.z, GARBAGE)
     gains = score_gains(scores.shape)
     _, label, sample_count, log_expected_count = candidates
     together = Batch(
-        scores, label, sample_count, log_expected_count, uniforms, keys, n_updates, gains
+        scores, label, sample_count, log_expected_count, uniforms, state_rows, n_updates, gains
     )
     constants = objective.constants(5, N).astype(float)
     total = 0.0

@@ -20,7 +20,15 @@ from embedx.text.read_ahead import TextBlock
 from embedx.text.settings import TextSettings
 from embedx.text.sources import Source
 from embedx.text.tables import SENTENCE_END
-from embedx.text.tokenizer import FIRST_BAD, N_BAD, N_TOO_LONG, Table, Tokenizer, look_up, renumber
+from embedx.text.tokenizer import (
+    FIRST_BAD,
+    N_BAD,
+    N_TOO_LONG,
+    Table,
+    Tokenizer,
+    find_numbers,
+    renumber,
+)
 
 # Large enough that looking up the words of a chunk takes little time compared to tokenising it.
 CHUNK_BYTES = 1 << 20
@@ -54,8 +62,7 @@ class TokenizedChunk(NamedTuple):
     too_long   number of words left out because of their length
     words      tokenizer with the table by which the tokens are numbered, until they are renumbered
     numbers    int32: for each word of that table its number among all words; -1 if not yet known
-    segment    number of times that the table of all words had been emptied when these were looked
-               up
+    generation  that of the table of all words when these were looked up, see `KnownWords`
     """
 
     chunk: TextChunk
@@ -65,20 +72,23 @@ class TokenizedChunk(NamedTuple):
     too_long: int
     words: Tokenizer
     numbers: np.ndarray
-    segment: int
+    generation: int
 
 
 class KnownWords(NamedTuple):
-    """The first `n_types` words of a table, which may grow meanwhile, and its segment."""
+    """The first `n_types` words of a table, which may grow meanwhile.
+
+    generation  number of times that the table has been emptied
+    """
 
     table: Table
     n_types: int
-    segment: int
+    generation: int
 
     @classmethod
     def of(cls, words: Tokenizer) -> Self:
         """The current words of a tokenizer."""
-        return cls(words.table, words.n_types, words.segment)
+        return cls(words.table, words.n_types, words.generation)
 
 
 def tokenized_chunks(
@@ -111,7 +121,7 @@ def tokenized_chunks(
     pool = ThreadPoolExecutor(threads, "embedx-tokens")
     try:
         for chunk_of_tokens in in_order(submitted(), 2 * threads - 2):
-            if chunk_of_tokens.segment != words.segment:
+            if chunk_of_tokens.generation != words.generation:
                 # the table in which its words were looked up has been emptied since
                 chunk_of_tokens.numbers.fill(-1)
             words.enter(chunk_of_tokens.words.table, chunk_of_tokens.numbers)
@@ -139,9 +149,9 @@ def _tokenized(
         remedy = (TO_UTF8, ", or choose ", replace)
         raise DataError(source.name, None, problem, remedy)
     numbers = np.full(tokenizer.n_types, -1, np.int32)
-    look_up(tokenizer.table, known.table, known.n_types, numbers)
+    find_numbers(tokenizer.table, known.table, known.n_types, numbers)
     return TokenizedChunk(
-        chunk, tokens, bad, first_bad, too_long, tokenizer, numbers, known.segment
+        chunk, tokens, bad, first_bad, too_long, tokenizer, numbers, known.generation
     )
 
 

@@ -65,7 +65,7 @@ def read(
                         Setting("vocab_memory"),
                         " gives them more",
                     )
-                writer.set_aside(tokenizer.emptied())
+                writer.set_aside(tokenizer.take_words())
     progress.finish()
     writer.write_words(tokenizer.words, memory, progress)
     return {"n_tokens": n_tokens, "sources": blocks.reports}

@@ -32,7 +32,7 @@ from embedx.vectors.queries import (
     TOP_K,
     Query,
     closer_words,
-    n_wanted,
+    n_results,
     nearest_to_each,
     nearest_to_sum,
     odd_one_out,
@@ -40,10 +40,11 @@ from embedx.vectors.queries import (
 )
 from embedx.vectors.subwords import Subwords
 
-# Of a word: see `WordVectors.of`.
+# The vectors that `WordVectors.of` chooses from.
 VECTORS = ("input", "output", "sum")
-# The attribute of a word, as gensim calls it.
+# The only attribute of a word, by gensim's name.
 COUNT = "count"
+# Facts of the run that a notebook shows.
 FACTS_IN_NOTEBOOK = ("objective", "epochs", "final_loss", "words_per_second", "source")
 
 
@@ -77,44 +78,49 @@ class WordVectors:
         return self.arrays.get("output")
 
     @property
+    def vector_size(self) -> int:
+        """The dimension, by gensim's name."""
+        return self.vectors.shape[1]
+
+    @property
     def noun(self) -> str:
-        """What has the vectors: "word", "item" of sessions, or "node" of a graph."""
+        """What a row is: a "word", an "item" of sessions, or a "node" of a graph."""
         return noun_of(self.settings)
 
-    def of(self, which: str) -> "WordVectors":
-        """The same words with other vectors: their output rows, or the sum of both, as in GloVe.
-        Raises EmbedxError without.
+    def of(self, vectors: str) -> "WordVectors":
+        """The same words with other vectors: "output", or the "sum" of both as in GloVe; "input"
+        returns the model itself. Raises EmbedxError where words have no output vectors.
         """
-        if which not in VECTORS:
-            raise SettingError("vectors", which, choice(which, VECTORS))
-        if which == "input":
+        if vectors not in VECTORS:
+            raise SettingError("vectors", vectors, choice(vectors, VECTORS))
+        if vectors == "input":
             return self
         output = self.output_vectors
         if output is None:
             name = self.facts.get("source", "this model")
             problem = f"{name} has no output vectors, which only a model folder keeps"
-            raise SettingError("vectors", which, problem)
-        if output.shape != self.vectors.shape:  # hs: the inner nodes of its tree
+            raise SettingError("vectors", vectors, problem)
+        belongs_to_words = output.shape == self.vectors.shape  # no inner nodes of a tree, as of hs
+        if not belongs_to_words:
             objective = self.facts.get("objective", "its objective")
             problem = (
                 f"the {len(output):,} output rows of {objective} do not belong to {self.noun}s"
             )
-            raise SettingError("vectors", which, problem)
-        vectors = output
-        if which == "sum":
-            vectors = self.vectors + output
-        return replace(self, arrays={"input": vectors}, subwords=None)
+            raise SettingError("vectors", vectors, problem)
+        chosen = self.vectors + output if vectors == "sum" else output
+        return replace(self, arrays={"input": chosen}, subwords=None)
+
+    @cached_property
+    def norms(self) -> ndarray:
+        """The lengths of the vectors, float32 (words,); 1 where a vector is zero."""
+        norms = np.concatenate([np.linalg.norm(rows, axis=1) for rows in row_blocks(self.vectors)])
+        norms[norms == 0] = 1
+        return norms
 
     def __repr__(self) -> str:
         parts = [f"{len(self):,} {self.noun}s", f"dim {self.vector_size}"]
         parts += [str(self.facts[name]) for name in ("objective", "source") if name in self.facts]
         return f"WordVectors({', '.join(parts)})"
-
-    def __len__(self) -> int:
-        return len(self.words)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.words)
 
     def _repr_html_(self) -> str:
         """A table, for notebooks."""
@@ -143,8 +149,77 @@ class WordVectors:
                 return object.__getattribute__(self, name)
             raise gensim_names.missing(self, name, gensim_names.OF_VECTORS)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What is pickled: all but a function, which is made again."""
+        state = dict(vars(self))
+        state.pop("_next_item_scores", None)
+        return state
+
+    # ---- words and their rows
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.words)
+
     def __contains__(self, word: object) -> bool:
         return lookup.find_row(self, word) is not None
+
+    @property
+    def index_to_key(self) -> list[str]:
+        """The words, by gensim's name."""
+        return self.words
+
+    @cached_property
+    def key_to_index(self) -> dict[str, int]:
+        """The row of each word, by gensim's name."""
+        return {word: row for row, word in enumerate(self.words)}
+
+    def index(self, word: str) -> int:
+        """The row of `word`. A KeyError for an unknown word names words that look like it."""
+        row = self.key_to_index.get(self.spelled(word))
+        if row is None:
+            raise lookup.unknown(self, word)
+        return row
+
+    def spelled(self, word: str) -> str:
+        """The word in the Unicode form of the text that the model was trained on, in lower case if
+        that was; several words are joined by _, as phrases and items are, where the vocabulary has
+        them so.
+        """
+        form = normalized(word, self.settings.get("normalize"))
+        if self.settings.get("lowercase") and form not in self.key_to_index:
+            form = form.lower()
+        joined = "_".join(form.split())
+        if form not in self.key_to_index and joined in self.key_to_index:
+            return joined
+        return form
+
+    def get_vecattr(self, word: Key, attr: str) -> int:
+        """The count of a word in the training text, which is the only attribute, `"count"`.
+        Raises EmbedxError for a model without counts, and KeyError for an unknown word.
+        """
+        if attr != COUNT:
+            raise SettingError("attr", attr, choice(attr, [COUNT]))
+        return int(self._required_counts[lookup.row_of(self, word)])
+
+    def n_frequent(self, min_count: int) -> int:
+        """The number of words that occur at least `min_count` times; they are the first ones.
+        Raises EmbedxError for a model without counts.
+        """
+        ascending_counts = self._required_counts[::-1]
+        return len(self) - int(np.searchsorted(ascending_counts, min_count))
+
+    @property
+    def _required_counts(self) -> ndarray:
+        """The counts, int64 (words,). Raises DataError where the file has none."""
+        if self.counts is None:
+            name = self.facts.get("source", "this model")
+            raise DataError(name, None, "no counts of words", "a model folder has them")
+        return self.counts
+
+    # ---- vectors of words
 
     def __getitem__(self, word: Key | Sequence[Key]) -> ndarray:
         """The vector of a word or a row number, float32 (dim,), or of a list of these, float32 (n,
@@ -160,48 +235,42 @@ class WordVectors:
             raise DataError("words", None, "an empty list", "give a word")
         return np.array(vectors, float32)
 
-    def spelled(self, word: str) -> str:
-        """The word in the Unicode form of the text that the model was trained on, in lower case if
-        that was; several words are joined by _, as phrases and items are, where the vocabulary has
-        them so.
-        """
-        form = normalized(word, self.settings.get("normalize"))
-        if self.settings.get("lowercase") and form not in self.key_to_index:
-            form = form.lower()
-        joined = "_".join(form.split())
-        if form not in self.key_to_index and joined in self.key_to_index:
-            return joined
-        return form
-
     def get_vector(self, word: Key, norm: bool = False) -> ndarray:
         """The vector of a word, float32 (dim,), with `norm` at length 1. Raises KeyError."""
         return unit(self[word]) if norm else self[word]
 
-    @property
-    def vector_size(self) -> int:
-        """The dimension, as gensim calls it."""
-        return self.vectors.shape[1]
+    def mean_vector(self, words: Sequence[Key]) -> ndarray | None:
+        """float32 (dim,): the mean of the vectors of the words that have one; None if none has."""
+        _, vectors = lookup.find_vectors(self, words)
+        return np.mean(vectors, axis=0) if vectors else None
 
-    @property
-    def index_to_key(self) -> list[str]:
-        """The words, as gensim calls them."""
-        return self.words
+    def mean_vectors(self, documents: Iterable[Sequence[str]]) -> ndarray:
+        """float32 (documents, dim): the mean of the vectors of each document's words; zeros where
+        none has one. Raises EmbedxError for a document that is no list of strings.
 
-    @cached_property
-    def key_to_index(self) -> dict[str, int]:
-        """The row of each word, as gensim calls it."""
-        return {word: row for row, word in enumerate(self.words)}
+        documents  lists of tokens; tokens without a vector are ignored
+        """
+        means = []
+        for document, tokens in enumerate(documents, 1):
+            check_words(tokens, document, "documents")
+            mean = self.mean_vector(tokens)
+            means.append(np.zeros(self.vector_size) if mean is None else mean)
+        return np.array(means, float32).reshape(len(means), self.vector_size)
 
-    def index(self, word: str) -> int:
-        """The row of `word`. A KeyError for an unknown word names words that look like it."""
-        row = self.key_to_index.get(self.spelled(word))
-        if row is None:
-            raise lookup.unknown(self, word)
-        return row
+    def _unit_mean(self, words: Sequence[Key]) -> ndarray:
+        """The mean of the vectors of words, at length 1; words without one are ignored."""
+        _, vectors = lookup.vectors_of(self, words)
+        return unit(np.mean(vectors, axis=0))
+
+    # ---- cosines of given words
 
     def similarity(self, a: Key, b: Key) -> float:
         """Cosine of two words' vectors."""
         return float(unit(self[a]) @ unit(self[b]))
+
+    def distance(self, a: Key, b: Key) -> float:
+        """1 - the cosine of two words' vectors."""
+        return 1 - self.similarity(a, b)
 
     def cosine_errors(self, word: str, others: Sequence[str]) -> ndarray:
         """The standard errors of the cosines of a word to others, float64 (n,), as
@@ -213,20 +282,11 @@ class WordVectors:
 
         return Uncertainty(self).of_cosines(word, others)
 
-    def distance(self, a: Key, b: Key) -> float:
-        """1 - the cosine of two words' vectors."""
-        return 1 - self.similarity(a, b)
-
-    def n_similarity(self, some: Sequence[Key], others: Sequence[Key]) -> float:
-        """Cosine of the means of two lists of words' vectors; words without one are ignored. Raises
-        EmbedxError where none of a list has one.
+    def n_similarity(self, words: Sequence[Key], others: Sequence[Key]) -> float:
+        """Cosine of the mean vectors of two lists of words; words without a vector are ignored.
+        Raises EmbedxError where none of a list has one.
         """
-        return float(self._unit_mean(some) @ self._unit_mean(others))
-
-    def _unit_mean(self, words: Sequence[Key]) -> ndarray:
-        """The mean of the vectors of words, at length 1; words without one are ignored."""
-        _, vectors = lookup.vectors_of(self, words)
-        return unit(np.mean(vectors, axis=0))
+        return float(self._unit_mean(words) @ self._unit_mean(others))
 
     def doesnt_match(self, words: Sequence[K]) -> K:
         """The word with the smallest cosine to the mean of all unit vectors; words without a vector
@@ -244,54 +304,7 @@ class WordVectors:
         """
         return closer_words(self, word, other)
 
-    def get_vecattr(self, word: Key, attr: str) -> int:
-        """The count of a word in the training text, which is the only attribute, `"count"`.
-        Raises EmbedxError for a model without counts, and KeyError for an unknown word.
-        """
-        if attr != COUNT:
-            raise SettingError("attr", attr, choice(attr, [COUNT]))
-        return int(self._required_counts[lookup.row_of(self, word)])
-
-    def n_frequent(self, min_count: int) -> int:
-        """How many words occur at least `min_count` times; they are the first ones. Raises
-        EmbedxError for a model without counts.
-        """
-        rising = self._required_counts[::-1]
-        return len(self) - int(np.searchsorted(rising, min_count))
-
-    @property
-    def _required_counts(self) -> ndarray:
-        """The counts, int64 (words,). Raises DataError where the file has none."""
-        if self.counts is None:
-            name = self.facts.get("source", "this model")
-            raise DataError(name, None, "no counts of words", "a model folder has them")
-        return self.counts
-
-    def mean_vectors(self, documents: Iterable[Sequence[str]]) -> ndarray:
-        """float32 (documents, dim): the mean of the vectors of each document's words; zeros where
-        none has one. Raises EmbedxError for a document that is no list of strings.
-
-        documents  lists of tokens; tokens without a vector are ignored
-        """
-        means = []
-        for document, tokens in enumerate(documents, 1):
-            check_words(tokens, document, "documents")
-            mean = self.mean_vector(tokens)
-            means.append(np.zeros(self.vector_size) if mean is None else mean)
-        return np.array(means, float32).reshape(len(means), self.vector_size)
-
-    def mean_vector(self, words: Sequence[Key]) -> ndarray | None:
-        """float32 (dim,): the mean of the vectors of the words that have one; None if none has."""
-        _, vectors = lookup.find_vectors(self, words)
-        return np.mean(vectors, axis=0) if vectors else None
-
-    def analogy(
-        self, a: str, b: str, c: str, top_k: int = TOP_K, *, topn: int | None = None
-    ) -> list[tuple[str, float]]:
-        """Words d such that a is to b as c is to d: those with the largest cosine to b - a + c
-        (3CosAdd).
-        """
-        return self.most_similar([b, c], [a], top_k, topn=topn)
+    # ---- nearest words
 
     def most_similar(
         self,
@@ -314,38 +327,7 @@ class WordVectors:
         restrict_vocab  only this number of the most frequent words; None: all. Of words that
                         occur at least 20 times: `restrict_vocab=model.n_frequent(20)`
         """
-        wanted = n_wanted(top_k, topn)
-        return nearest_to_sum(self, positive, negative, wanted, restrict_vocab)
-
-    def recommend(self, items: Sequence[str], top_k: int = TOP_K) -> list[tuple[str, float]]:
-        """The `top_k` items that most likely follow a history, with their scores; those of the
-        history are left out.
-
-        The score is that of `embedx eval --next-item`: the product of an item's output vector with
-        the weighted mean of the vectors of the history, or its log-probability where the objective
-        has a tree. Raises EmbedxError where no item is known, and for a file of vectors without
-        output vectors.
-
-        items  the latest last; those that the model does not know are ignored
-        """
-        from embedx.vectors.next_item import recommend
-
-        if isinstance(items, str):
-            raise DataError("items", None, f"{items!r} is a string", "give a list of items")
-        return recommend(self, self._next_item_scores, items, checks.whole_top_k(top_k))
-
-    @cached_property
-    def _next_item_scores(self) -> Callable[[ndarray], ndarray]:
-        """The scores of all items by the mean of a history, see `next_item_scores`."""
-        from embedx.vectors.next_item import next_item_scores
-
-        return next_item_scores(self)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """What is pickled: all but a function, which is made again."""
-        state = dict(vars(self))
-        state.pop("_next_item_scores", None)
-        return state
+        return nearest_to_sum(self, positive, negative, n_results(top_k, topn), restrict_vocab)
 
     def similar_by_word(
         self,
@@ -380,7 +362,43 @@ class WordVectors:
         """The result of `most_similar` for each query by itself, a word, a row number or a vector
         (or a row of an array).
         """
-        return nearest_to_each(self, queries, n_wanted(top_k, topn))
+        return nearest_to_each(self, queries, n_results(top_k, topn))
+
+    def analogy(
+        self, a: str, b: str, c: str, top_k: int = TOP_K, *, topn: int | None = None
+    ) -> list[tuple[str, float]]:
+        """Words d such that a is to b as c is to d: those with the largest cosine to b - a + c
+        (3CosAdd).
+        """
+        return self.most_similar([b, c], [a], top_k, topn=topn)
+
+    # ---- next items
+
+    def recommend(self, items: Sequence[str], top_k: int = TOP_K) -> list[tuple[str, float]]:
+        """The `top_k` items that most likely follow a history, with their scores; those of the
+        history are left out.
+
+        The score is that of `embedx eval --next-item`: the product of an item's output vector with
+        the weighted mean of the vectors of the history, or its log-probability where the objective
+        has a tree. Raises EmbedxError where no item is known, and for a file of vectors without
+        output vectors.
+
+        items  the latest last; those that the model does not know are ignored
+        """
+        from embedx.vectors.next_item import recommend
+
+        if isinstance(items, str):
+            raise DataError("items", None, f"{items!r} is a string", "give a list of items")
+        return recommend(self, self._next_item_scores, items, checks.whole_top_k(top_k))
+
+    @cached_property
+    def _next_item_scores(self) -> Callable[[ndarray], ndarray]:
+        """The scores of all items by the mean of a history, see `next_item_scores`."""
+        from embedx.vectors.next_item import next_item_scores
+
+        return next_item_scores(self)
+
+    # ---- files
 
     def save(self, folder: str | Path, overwrite: bool = False) -> Path:
         """Write a model folder and return its path; at any moment the folder is absent, the old
@@ -410,13 +428,6 @@ class WordVectors:
 
         with python_names():
             return export(self, format, Path(path), overwrite, **options)
-
-    @cached_property
-    def norms(self) -> ndarray:
-        """The lengths of the vectors, float32 (words,); 1 where a vector is zero."""
-        norms = np.concatenate([np.linalg.norm(rows, axis=1) for rows in row_blocks(self.vectors)])
-        norms[norms == 0] = 1
-        return norms
 
 
 # ---- reading

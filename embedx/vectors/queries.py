@@ -28,10 +28,10 @@ from embedx.vectors.lookup import (
 if TYPE_CHECKING:
     from embedx.vectors.model import WordVectors
 
-# Of a query, perhaps with its weight.
+# A part of a query, perhaps with its weight.
 Term = Key | ndarray | tuple[Key | ndarray, float]
 Query = Term | Sequence[Term]
-# Words that a query returns.
+# Default number of words that a query returns.
 TOP_K = 10
 # Cosines computed at a time: 128 MB.
 MAX_COSINES = 1 << 25
@@ -144,9 +144,9 @@ def unit(vector: ndarray) -> ndarray:
     return np.divide(vector, norm) if norm > 0 else vector
 
 
-def n_wanted(top_k: int, topn: int | None) -> int:
-    """The one of both that was given. Raises TypeError for both, and SettingError for no whole
-    number from 0 on.
+def n_results(top_k: int, topn: int | None) -> int:
+    """The number of results, by the one of its two names that was given. Raises TypeError for both,
+    and SettingError for no whole number from 0 on.
     """
     if topn is not None and top_k not in (TOP_K, topn):
         raise TypeError(f"topn={topn} and top_k={top_k} are the same; give one of them")

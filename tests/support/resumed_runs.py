@@ -38,7 +38,7 @@ def objective_settings(objective, options):
 def word_run(name, snapshot=None, **options):
     short = FEW | {"epochs": 6} | objective_settings(OBJECTIVES[name], {"warm_up": 2.0}) | options
     trained = word_training.train(sentences(), configure(name, short), snapshot=snapshot)
-    return trained.vectors.arrays, trained.outcome
+    return trained.model.arrays, trained.outcome
 
 
 class FromSnapshot(Checkpoints):

@@ -97,8 +97,8 @@ class Setup:
         )
         self.drawing.prepare(counts, paths=objective.paths())
         n_draws = draws if self.drawing.candidates == "drawn" else 0
-        self.draws = self.drawing.data(n_draws)
-        self.alias = AliasTable(self.draws.values, self.draws.rows)
+        self.sampler_data = self.drawing.data(n_draws)
+        self.alias = AliasTable(self.sampler_data.values, self.sampler_data.rows)
         self.plan = blocks.BlockPlan(
             list(ENCODERS).index(architecture),
             window,
@@ -115,9 +115,9 @@ class Setup:
             objective.step == "proximal",
         )
         self.constants = objective.constants(n_draws or n_rows, n_words)
-        self.key = stream_key(1, 0)
+        self.text_key = stream_key(1, 0)
         self.noise_key = stream_key(1, 0, 7)
-        longest = int(np.diff(self.draws.offsets).max(initial=1))
+        longest = int(np.diff(self.sampler_data.offsets).max(initial=1))
         stride = self.tables.inputs.rows.shape[1]
         self.workspace = engine.new_workspace(
             self.plan, n_tokens, stride, longest, objective.uniforms_width
@@ -130,8 +130,10 @@ class Setup:
         self.stream = self.stream._replace(tokens=tokens)
 
     def run_and_chunk(self, start, stop, lr):
-        run = engine.SharedInputs(self.tables, self.stream, self.draws, self.constants, self.plan)
-        return run, engine.Chunk(start, stop, np.float32(lr), self.key, self.noise_key)
+        run = engine.SkipGramShared(
+            self.tables, self.stream, self.sampler_data, self.constants, self.plan
+        )
+        return run, engine.Chunk(start, stop, np.float32(lr), self.text_key, self.noise_key)
 
     def train(self, start, stop, lr=0.1):
         run, chunk = self.run_and_chunk(start, stop, lr)
@@ -167,7 +169,7 @@ class Setup:
         stream = self.stream
         held_out = np.repeat(stream.held_out, PIECE)
         return reference.kept_words(
-            stream.tokens, stream.word, stream.keep, self.plan.window, self.key, held_out
+            stream.tokens, stream.word, stream.keep, self.plan.window, self.text_key, held_out
         )
 
     def n_corpus_words(self, start, stop):

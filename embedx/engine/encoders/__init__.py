@@ -13,9 +13,9 @@ An encoder is a file of this folder, named in NAMES. It has five kernel parts:
                                                        i, which is words[y], to
                                                        block.centre_examples; return how many. The
                                                        inputs are words[begin:end]. Where x and h
-                                                       are not the same memory, write also the
-                                                       examples' block.key, and count the pairs of
-                                                       each input in block.n_uses
+                                                       are not the same memory, write also
+                                                       block.state_row of the examples, and count
+                                                       the pairs of each input in block.n_uses
     fetch(block, n_x, n_h, x, h, bias)                 overwrite h[:n_h], in whole tiles, from
                                                        x[:n_x]; column `bias` of x is 1 and must be
                                                        1 in h; it is -1 if there is none

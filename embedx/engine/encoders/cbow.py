@@ -50,7 +50,7 @@ def write_examples(block, words, y, i, begin, end):
             block.is_context[i, x - begin] = 1
             block.n_uses[x - begin] += 1
             n += 1
-    block.key[i] = words.word[y]
+    block.state_row[i] = words.word[y]
     block.share[i] = ONE / np.float32(max(n, 1))
     block.centre_examples[0] = i
     return min(n, 1)
