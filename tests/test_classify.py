@@ -13,9 +13,9 @@ from embedx.classification import (
     classifier as classifiers,
     data_split,
     minibatches,
-    scores,
     step_trainer,
 )
+from embedx.classification.label_metrics import scored_labels
 from embedx.classification.settings import ClassifySettings
 from embedx.engine import dense_tiles, sampled
 from embedx.errors import DivergedError
@@ -325,7 +325,7 @@ def test_labels_not_in_training_count_as_mistakes_or_are_left_out():
         dropped["n_unknown"],
     ) == (16, 24, 0, 0)
     assert with_unlabeled["accuracy"] < dropped["accuracy"]
-    labels, rows_kept = drop.tested_labels(test.labels)
+    labels, rows_kept = scored_labels(drop, test.labels)
     assert rows_kept[:4].tolist() == [0, 2, 5, 7]
     assert labels.ids[:4].tolist() == [0, 1, 0, 1]
 
@@ -496,7 +496,7 @@ def test_predictions_do_not_depend_on_blocks_and_threads(kind, monkeypatch):
     features = DATA[kind][1].features
     all_at_once = classifier.log_probability(classifier.scores(classifier.prepared(features)))
     best = [next(classifier.iter_top_k(features, k)) for k in (1, 3, 100)]
-    monkeypatch.setattr(scores, "BLOCK_FLOATS", 7 * len(classifier.counts))
+    monkeypatch.setattr(classifiers, "BLOCK_FLOATS", 7 * len(classifier.counts))
     slices, parts = zip(*classifier.blocks(features, threads=3), strict=True)
     assert [(part.start, part.stop) for part in slices] == [
         (i, min(i + 7, 200)) for i in range(0, 200, 7)

@@ -15,6 +15,7 @@ from embedx import SoftmaxClassifier, classify
 from embedx.classification import familiarity, familiarity_fit, left_out_labels, perturbed_rows
 from embedx.classification.classifier import Classifier, load
 from embedx.classification.objective_choice import configure_classifier
+from embedx.classification.ranking import iter_answers
 from embedx.classification.row_blocks import joined_blocks
 from embedx.classification.run import ClassifierRun
 from embedx.errors import SettingError
@@ -147,7 +148,7 @@ def test_a_model_without_factors_answers_as_before_and_does_not_abstain(model):
         model.objective, arrays, model.schema, model.counts, model.settings, model.facts
     )
     features = model.features_of(texts)
-    for _, answers in old.answers(features, 1):
+    for _, answers in iter_answers(old, features, 1):
         np.testing.assert_array_equal(answers.p[:, 0], first_probability(old, texts))
     with refused("abstain"):
         old.predict(texts, abstain=True)

@@ -9,7 +9,7 @@ with r, so that labels keep their order. g, b and c maximise the likelihood of t
 predictions of each held-out row, minus a penalty on changes of slope of g, by Newton's method. This
 is Platt's calibration (1999) with a piecewise linear g and terms of the row: at equal scores,
 second predictions are right less often than first ones. Where the probabilities of a row have to
-sum to one, there is a temperature instead (`Classifier.tempered`).
+sum to one, there is a temperature instead (`label_metrics.tempered`).
 
 calibration.npy  float64 (4, knots)   the knots, ascending; g there; b and c, the same at each knot
 """

@@ -1,38 +1,372 @@
-"""A trained classifier: labels and probabilities of rows, decisions, measures, and its folder."""
+"""A trained classifier: its parameters and scores, with predictions, metrics, and its folder."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy import float32, ndarray
-from scipy.sparse import csr_matrix, vstack
+from scipy.sparse import csr_matrix
 
+from embedx import samplers
 from embedx.checks import whole_top_k
-from embedx.classification import calibration, decisions, model_folder
-from embedx.classification.familiarity import NONE_OF_THESE
-from embedx.classification.label_tree import CANDIDATES
-from embedx.classification.ranking import TRAIN_WITH_HELD_OUT, LabelRanking
-from embedx.classification.row_blocks import Best, joined_blocks
-from embedx.errors import Reason, SettingError
-from embedx.evaluation.f1 import LabelCounts, f1_measures, label_counts
-from embedx.evaluation.labels import (
-    PROPENSITY_A,
-    PROPENSITY_B,
-    LabelMetrics,
-    hits,
-    likelihood_warning,
-    ratio,
+from embedx.classification import (
+    familiarity,
+    label_metrics,
+    label_tree,
+    model_folder,
+    neighbours,
+    posterior,
+    predictions,
+    ranking,
 )
-from embedx.labeled.data import Labeled, Labels, offsets_of
-from embedx.labeled.label_rules import chosen_labels, known_labels
+from embedx.classification.familiarity import NONE_OF_THESE
+from embedx.classification.label_tree import LabelTree
+from embedx.classification.neighbours import Neighbours
+from embedx.classification.row_blocks import (
+    Best,
+    as_csr,
+    in_blocks,
+    joined_blocks,
+    rows_of,
+    threads_for,
+)
+from embedx.classification.settings import EUCLIDEAN
+from embedx.engine import sparse_levels
+from embedx.engine.distances import long_inputs, long_rows
+from embedx.errors import DataError, SettingError
+from embedx.evaluation.f1 import LabelCounts
+from embedx.labeled.data import DataSchema, Labeled
 from embedx.labeled.rows_from_python import features_of
-from embedx.objectives.contract import log_softmax
+from embedx.labeled.scaling import scaled
+from embedx.objectives.contract import Objective
 from embedx.runtime.progress import SILENT, Progress
+from embedx.samplers.contract import Sampler
+
+# Scores computed at a time.
+BLOCK_FLOATS = 1 << 23
 
 
-class Classifier(LabelRanking):
-    """A trained classifier, as `embedx classify` saves it."""
+@dataclass(repr=False)
+class Classifier:
+    """A trained classifier, as `embedx classify` saves it: parameters, and the scores that follow.
+
+    Methods that are not about parameters call functions: `ranking` has the best labels of rows,
+    `predictions` the labels above a threshold, `label_metrics` the metrics on labelled rows.
+    """
+
+    objective: Objective
+    arrays: dict[str, ndarray]
+    # That of the training data, by which later rows are read.
+    schema: DataSchema
+    # int64 (n_labels,): how often each label occurs in the training data, with rows held out.
+    counts: ndarray
+    settings: dict[str, Any] = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        sizes = f"{self.n_labels:,} labels, {self.schema.n_features:,} features"
+        rows = f"{self.n_training_rows:,} training rows"
+        return f"{type(self).__name__}({self.objective.name}, {sizes}, {rows})"
+
+    @property
+    def n_labels(self) -> int:
+        """The number of labels."""
+        return len(self.counts)
+
+    @property
+    def n_training_rows(self) -> int:
+        """How many training rows there were, with rows held out."""
+        return int(self.facts.get("training_rows") or self.facts.get("examples") or 0)
+
+    @property
+    def trained_counts(self) -> ndarray:
+        """int64 (n_labels,): how often each label occurs in the rows that were trained on."""
+        return self.arrays.get("trained_counts", self.counts)
+
+    def name(self, label: int) -> str:
+        """The name of a label; its number if it has no name."""
+        return self.schema.names[label] if self.schema.names else str(label)
+
+    @cached_property
+    def label_names(self) -> ndarray:
+        """What labels are called, (n_labels,): their names, or their numbers without names."""
+        names = self.schema.names
+        return np.arange(self.n_labels) if names is None else np.array(names, str)
+
+    # ---- scores
+
+    def prepared(self, features: Any) -> Any:
+        """Features on the scale of the training data, without the number of unknown words."""
+        features, _ = familiarity.split_unknown_words(features, self.schema.n_features)
+        if features.shape[1] != self.schema.n_features:
+            problem = f"{features.shape[1]:,}, but the model has {self.schema.n_features:,}"
+            remedy = "give rows with the features of the training data"
+            raise DataError("features", None, problem, remedy)
+        return scaled(features, self.settings.get("scaling", "none"), self.arrays)
+
+    def scores(self, features: Any) -> ndarray:
+        """(n, rows), of the weights' dtype, for features on the scale of the training data; see
+        `prepared`. With Gaussian weights they are log-probabilities, averaged over the weights.
+
+        Raises `EmbedxError` where labels are found through a tree.
+        """
+        if self.has_sparse_weights:
+            return self._sparse_scores(features)
+        h = self.inputs(features)
+        z = self.mean_scores(h)
+        if "variance" not in self.arrays:
+            return z
+        variance = np.asarray(posterior.squared(h) @ self._variances)
+        return posterior.log_mean_softmax(z, variance, self._normals)
+
+    def mean_scores(self, h: Any) -> ndarray:
+        """The scores of dense weights, or of their means, (n, rows), for what these multiply."""
+        z = h @ self._weights
+        if "bias" in self.arrays:
+            z += self.arrays["bias"]
+        return np.asarray(z, self._weights.dtype)
+
+    def inputs(self, features: Any) -> Any:
+        """What output vectors are multiplied by, for features on the scale of the training data."""
+        h = self._hidden(features)
+        return long_inputs(h) if self.by_distance else h
+
+    def _hidden(self, features: Any) -> Any:
+        """The values of the hidden layer, or the features without one."""
+        if "hidden" not in self.arrays:
+            return features
+        return features @ self.arrays["hidden"]
+
+    def hidden_values(self, features: Any) -> ndarray:
+        """The values of the hidden layer, (n, dim), for features as they are read."""
+        return np.asarray(self._hidden(self.prepared(features)))
+
+    @property
+    def by_distance(self) -> bool:
+        """Whether scores are distances between inputs and the labels' vectors."""
+        return self.settings.get("score") == EUCLIDEAN
+
+    @cached_property
+    def output_vectors(self) -> ndarray:
+        """float32 (rows, dim): what inputs are multiplied by."""
+        output = self.arrays["output"]
+        return long_rows(output) if self.by_distance else output
+
+    @cached_property
+    def _weights(self) -> ndarray:
+        """The output vectors, float32 (dim, rows)."""
+        return np.ascontiguousarray(self.output_vectors.T)
+
+    @cached_property
+    def _variances(self) -> ndarray:
+        """The variances of the output vectors, float32 (dim, rows)."""
+        return np.ascontiguousarray(self.arrays["variance"].T)
+
+    @cached_property
+    def _normals(self) -> ndarray:
+        """What scores are drawn by, float32 (draws, rows)."""
+        return posterior.stratified_normals(self.objective.n_rows(self.n_labels))
+
+    def parameters_changed(self) -> None:
+        """Forget what was derived from the parameters; to be called when `arrays` has changed."""
+        for derived in ("output_vectors", "_weights", "_variances", "trees", "_has_all_weights"):
+            vars(self).pop(derived, None)
+        self.neighbours_changed()
+
+    # ---- sparse weights
+
+    @property
+    def has_sparse_weights(self) -> bool:
+        """Whether labels have sparse weights, in a tree or by themselves, as its only level."""
+        return "tree_levels" in self.arrays
+
+    @cached_property
+    def trees(self) -> list[LabelTree]:
+        """The levels of sparse weights: several, of one tree or more, or one with all labels.
+
+        Raises `EmbedxError` where their arrays do not fit.
+        """
+        return label_tree.trees_of(
+            self.arrays, self.schema.n_features, self.objective.n_rows(self.n_labels)
+        )
+
+    @cached_property
+    def _has_all_weights(self) -> bool:
+        """Whether every label has weights of its own, in the order of labels."""
+        n_rows = self.objective.n_rows(self.n_labels)
+        return np.array_equal(self.trees[0].labels, np.arange(n_rows))
+
+    @property
+    def has_label_tree(self) -> bool:
+        """Whether the best labels are found through a tree, without scores of all labels."""
+        return self.has_sparse_weights and (len(self.trees) > 1 or len(self.trees[0].levels) > 1)
+
+    def _sparse_scores(self, features: Any) -> ndarray:
+        """As `scores`; labels not seen in training have the score that predicts half an occurrence.
+
+        Raises `EmbedxError` where labels are found through a tree.
+        """
+        if self.has_label_tree:
+            problem = "a tree scores the best labels alone, not all"
+            raise SettingError("weights", "tree", problem, "use top_k")
+        tree = self.trees[0]
+        z_seen = sparse_levels.scores_of(as_csr(features), tree.levels[0])
+        if self._has_all_weights:
+            return z_seen
+
+        half_an_occurrence = 0.5 / int(self.facts.get("examples") or 1)
+        z_unseen = self.objective.initial_bias(np.array([half_an_occurrence]), np.array([1.0]))[0]
+        z = np.full((features.shape[0], self.n_labels), z_unseen, float32)
+        z[:, tree.labels] = z_seen
+        return z
+
+    @property
+    def has_several_labels(self) -> bool:
+        """Whether rows had several labels in training."""
+        return bool(self.facts.get("several_labels"))
+
+    @property
+    def has_label_probabilities(self) -> bool:
+        """Whether the objective gives each label a probability by itself."""
+        return self.objective.label_probability(np.zeros((1, 1))) is not None
+
+    @property
+    def has_independent_labels(self) -> bool:
+        """Whether rows had several labels and the objective gives each a probability by itself."""
+        return self.has_several_labels and self.has_label_probabilities
+
+    def log_probability(self, z: ndarray, log_noise: ndarray | None = None) -> ndarray:
+        """log p(label | features), (n, n_labels), from the scores of all rows.
+
+        log_noise  that of the same features, which may be left out where it does not depend on them
+        """
+        if log_noise is None:
+            log_noise = self.log_noise(None)
+        if not len(z):
+            return np.zeros((0, self.n_labels), z.dtype)
+        return self.objective.log_probability(z, log_noise)
+
+    def log_noise(self, features: Any) -> ndarray:
+        """log of how often each label is noise for scaled inputs, up to a constant.
+
+        float32 (n_labels,), or (n, n_labels) where it depends on them; zeros where probabilities do
+        not ask for it.
+        """
+        if not self.objective.traits.adds_log_noise:
+            return np.zeros(len(self.counts), float32)
+        # As many as training draws.
+        n_draws = min(self.objective.negatives, len(self.counts))
+        return self.sampler.log_noise_of(features, n_draws)
+
+    @cached_property
+    def sampler(self) -> Sampler:
+        """The sampler that training drew by."""
+        sampler = samplers.recorded(
+            self.settings, replacement=self.settings.get("replacement", False)
+        )
+        sampler.prepare(self.trained_counts, paths=self.objective.paths())
+        sampler.restore(self.arrays)
+        return sampler
+
+    def blocks(
+        self,
+        features: Any,
+        progress: Progress = SILENT,
+        threads: int | None = None,
+        compute: Callable[[ndarray, ndarray], Any] | None = None,
+    ) -> Iterator[tuple[slice, Any]]:
+        """(rows, their log-probabilities), a block at a time, in order, by several threads.
+
+        compute  gives what is wanted in place of log-probabilities, from the scores and `log_noise`
+                 of a block
+        """
+        compute = compute or self.log_probability
+        # What is cached is computed before threads use it.
+        _ = self.trees if self.has_sparse_weights else self._weights
+        if "variance" in self.arrays:
+            _ = self._variances, self._normals
+        _ = self.sampler
+
+        def work(rows: slice) -> Any:
+            h = self.prepared(rows_of(features, rows))
+            return compute(self.scores(h), self.log_noise(h))
+
+        n_threads = threads_for(features, threads)
+        return in_blocks(features.shape[0], self.block_size, work, progress, n_threads)
+
+    @property
+    def block_size(self) -> int:
+        """How many rows are scored at a time."""
+        return max(1, BLOCK_FLOATS // max(self.objective.n_rows(self.n_labels), 1))
+
+    # ---- the best labels
+
+    def iter_top_k(
+        self,
+        features: Any,
+        k: int = 5,
+        progress: Progress = SILENT,
+        threads: int | None = None,
+        abstain: bool = False,
+    ) -> Iterator[Best]:
+        """(ids int32 (n, k), probabilities float32 (n, k)) for each block of rows.
+
+        The probability is that the label is among those of the row, calibrated if rows were held
+        out of training. Without calibration, labels have independent probabilities if training rows
+        had several labels and the objective defines them; else they sum to one, over the labels
+        that a tree finds, if there is one.
+
+        Calibrated probabilities fall with the share of unknown features, and those of a row without
+        any known feature are at most the frequencies of labels in training. With `abstain` the id
+        `familiarity.NONE_OF_THESE`, no label of the model is right, is among the answers.
+        """
+        return ranking.iter_top_k(self, features, k, progress, threads, abstain)
+
+    def searched_top_k(
+        self,
+        features: Any,
+        k: int = 5,
+        share: float = 0.05,
+        progress: Progress = SILENT,
+        threads: int | None = None,
+    ) -> Iterator[Best]:
+        """`iter_top_k` with only this share of all labels scored for each row.
+
+        Builds an index, and reports the recall of the true k best labels on the first RECALLED
+        rows. Probabilities sum to one over the labels scored. Raises `EmbedxError` if labels cannot
+        be searched.
+        """
+        return ranking.searched_top_k(self, features, k, share, progress, threads)
+
+    @cached_property
+    def max_idf(self) -> float:
+        """The inverse document frequency of a word that is in no training row."""
+        return float(self.arrays["idf"].max(initial=1)) if "idf" in self.arrays else 1.0
+
+    @cached_property
+    def label_shares(self) -> ndarray:
+        """float32 (n_labels,): the share of the training rows that has each label."""
+        n_rows = self.n_training_rows or max(int(self.counts.sum()), 1)
+        return np.asarray(np.minimum(self.counts / n_rows, 1), float32)
+
+    # ---- neighbours
+
+    @property
+    def has_neighbours(self) -> bool:
+        """Whether probabilities are blended with the labels of the nearest training rows."""
+        return neighbours.INDEX[0] in self.arrays
+
+    @cached_property
+    def neighbours(self) -> Neighbours:
+        """The rows that are searched. Raises `EmbedxError` where their arrays do not fit."""
+        return neighbours.neighbours_of(self.arrays, self.schema.n_features, self.n_labels)
+
+    def neighbours_changed(self) -> None:
+        """Forget the rows that are searched; to be called when their arrays have changed."""
+        vars(self).pop("neighbours", None)
 
     # ---- rows as they are
 
@@ -50,7 +384,7 @@ class Classifier(LabelRanking):
               without a label
         """
         if abstain:
-            ids, marks = self.decided_or_none(self.features_of(rows), threads)
+            ids, marks = predictions.decided_or_none(self, self.features_of(rows), threads)
             if self.has_several_labels:
                 return marks
             labels = self.label_names[np.maximum(ids, 0)].astype(object)
@@ -59,27 +393,9 @@ class Classifier(LabelRanking):
         if not self.has_several_labels:
             labels, _ = self.top_k(rows, 1, threads=threads)
             return labels[:, 0]
-        return self.decided_labels(self.features_of(rows), self.has_independent_labels, threads)
-
-    def decided_or_none(
-        self, features: Any, threads: int | None = None
-    ) -> tuple[ndarray, csr_matrix]:
-        """The likeliest label of each row, int (n,), NONE where "none of these" is likelier; and
-        the labels of probability above 1/2, int64 (n, n_labels).
-        """
-        ids, p = joined_blocks(self.iter_top_k(features, CANDIDATES, threads=threads, abstain=True))
-        return ids[:, 0], self._indicator(ids, (p > 0.5) & (ids != NONE_OF_THESE))
-
-    def _indicator(self, ids: ndarray, is_decided: ndarray) -> csr_matrix:
-        """The indicator matrix of predicted labels, int64 (n, n_labels), from the best labels of
-        each row.
-
-        ids         int32 (n, k)
-        is_decided  bool (n, k)
-        """
-        row, place = np.nonzero(is_decided)
-        ones = np.ones(len(row), np.int64)
-        return csr_matrix((ones, (row, ids[row, place])), (len(ids), self.n_labels))
+        return predictions.decided_labels(
+            self, self.features_of(rows), self.has_independent_labels, threads
+        )
 
     def predict_proba(self, rows: Any, *, threads: int | None = None) -> ndarray:
         """The probability of each label, (n, n_labels), as `top_k` has it.
@@ -87,7 +403,9 @@ class Classifier(LabelRanking):
         Where rows have one label, those of a row are scaled to sum to 1.
         """
         features = self.features_of(rows)
-        return np.exp(self.log_probabilities(features, self.has_several_labels, threads))
+        return np.exp(
+            predictions.log_probabilities(self, features, self.has_several_labels, threads)
+        )
 
     def top_k(
         self, rows: Any, k: int = 5, *, threads: int | None = None
@@ -115,7 +433,11 @@ class Classifier(LabelRanking):
         Raises `EmbedxError` if the model was trained without held-out rows that this needs.
         """
         return self.label_sets(
-            self.features_of(rows), threshold=threshold, coverage=coverage, k=k, threads=threads
+            self.features_of(rows),
+            threshold=threshold,
+            coverage=coverage,
+            k=k,
+            threads=threads,
         )
 
     def features_of(self, rows: Any) -> Any:
@@ -124,41 +446,6 @@ class Classifier(LabelRanking):
         Raises `EmbedxError` for rows of another kind than those of the training data.
         """
         return features_of(rows, self.schema)
-
-    # ---- decisions
-
-    @property
-    def has_probabilities(self) -> bool:
-        """Whether `top_k` gives probabilities, and not merely a softmax of scores."""
-        return self.objective.traits.calibrated or "calibration" in self.arrays
-
-    def min_probability(
-        self, threshold: float | None = None, coverage: float | None = None
-    ) -> float:
-        """The minimum probability of predicted labels: `threshold`, or that of a coverage.
-
-        None for both: the threshold of the best F1 on held-out rows. Raises `EmbedxError` if the
-        model was trained without what this needs.
-        """
-        if coverage is not None:
-            if "coverage" not in self.arrays:
-                n_needed = calibration.MIN_ROWS
-                problem = f"needs a model trained with at least {n_needed} held-out rows"
-                raise SettingError("coverage", None, problem, TRAIN_WITH_HELD_OUT)
-            return decisions.threshold_of(self.arrays["coverage"], coverage)
-        if not self.has_probabilities:
-            name = self.objective.name
-            problem = f"{name} defines no probabilities, and this model is not calibrated"
-            raise SettingError("threshold", None, problem, TRAIN_WITH_HELD_OUT)
-        if threshold is None:
-            return float(self.facts.get("threshold", decisions.DEFAULT_THRESHOLD))
-        return threshold
-
-    def max_labels(self, in_sets: bool) -> int:
-        """The number of best labels per row that a threshold, or a conformal set, selects from."""
-        if not in_sets:
-            return decisions.MAX_ABOVE
-        return decisions.MAX_IN_SET_OF_TREE if self.has_label_tree else decisions.MAX_IN_SET
 
     def label_sets(
         self,
@@ -173,68 +460,35 @@ class Classifier(LabelRanking):
         """The probabilities of the labels of each row from `min_probability` on, sparse float32
         (n, n_labels).
 
-        k  maximum number of labels per row; by default `max_labels`
+        k  maximum number of labels per row; by default `predictions.max_labels`
 
         Columns of a row are in order of the probabilities. A row without labels is "none of these".
         A row without any known feature has none, whatever the threshold.
         """
-        min_probability = self.min_probability(threshold, coverage)
-        n_best = k or self.max_labels(in_sets=coverage is not None)
-        ids, p = joined_blocks(self.iter_top_k(features, n_best, progress, threads))
-        is_predicted = (p >= min_probability) & (p > 0)
-        if coverage is None:
-            is_predicted[self.unknown_rows(features)] = False
-        parts = (p[is_predicted], ids[is_predicted], offsets_of(is_predicted.sum(axis=1)))
-        return csr_matrix(parts, (len(p), self.n_labels), dtype=float32)
-
-    def decided_labels(
-        self, features: Any, has_independent_labels: bool, threads: int | None = None
-    ) -> csr_matrix:
-        """The indicator matrix of predicted labels, int64 (n, n_labels): those of probability above
-        1/2 if labels are independent, else the likeliest.
-        """
-        has_ranked_probabilities = (
-            self.has_label_tree
-            or self.has_neighbours
-            or (has_independent_labels and "calibration" in self.arrays)
+        return predictions.label_sets(
+            self,
+            features,
+            threshold=threshold,
+            coverage=coverage,
+            k=k,
+            progress=progress,
+            threads=threads,
         )
-        if has_independent_labels and not has_ranked_probabilities:
-            # Probabilities are above 1/2 where scores are above 0.
-            blocks = self.blocks(features, threads=threads, compute=_positive_scores)
-            return vstack([marks for _, marks in blocks], "csr").astype(np.int64)
 
-        n_best = CANDIDATES if has_ranked_probabilities else 1
-        ids, p = joined_blocks(self.iter_top_k(features, n_best, threads=threads))
-        is_decided = p > 0.5 if has_ranked_probabilities else ids >= 0
-        return self._indicator(ids, is_decided)
+    def min_probability(
+        self, threshold: float | None = None, coverage: float | None = None
+    ) -> float:
+        """The minimum probability of predicted labels: `threshold`, or that of a coverage.
 
-    def log_probabilities(
-        self, features: Any, has_several_labels: bool, threads: int | None = None
-    ) -> ndarray:
-        """The log of the probability of each label, (n, n_labels), as `iter_top_k` has it.
-
-        Where rows have one label, probabilities of a row are scaled to sum to 1.
+        None for both: the threshold of the best F1 on held-out rows. Raises `EmbedxError` if the
+        model was trained without what this needs.
         """
-        has_independent_labels = has_several_labels and self.has_label_probabilities
+        return predictions.min_probability(self, threshold, coverage)
 
-        def log_p_of(z: ndarray, log_noise: ndarray) -> ndarray:
-            if not has_independent_labels:
-                return self.log_probability(z, log_noise)
-            with np.errstate(divide="ignore"):
-                return np.log(np.asarray(self.objective.label_probability(z)))
-
-        is_ranked = "calibration" in self.arrays or self.has_neighbours
-        if self.has_label_tree or not is_ranked:
-            blocks = self.blocks(features, threads=threads, compute=log_p_of)
-            return np.concatenate([log_p for _, log_p in blocks])
-
-        ids, best = joined_blocks(self.iter_top_k(features, self.n_labels, threads=threads))
-        p = np.zeros((len(best), self.n_labels), best.dtype)
-        np.put_along_axis(p, ids, best, axis=1)
-        with np.errstate(divide="ignore"):
-            return np.log(p if has_several_labels else p / p.sum(axis=1, keepdims=True))
-
-    # ---- evaluation
+    @property
+    def has_probabilities(self) -> bool:
+        """Whether `top_k` gives probabilities, and not merely a softmax of scores."""
+        return self.objective.traits.calibrated or "calibration" in self.arrays
 
     def evaluate(
         self, data: Labeled, *, progress: Progress = SILENT, threads: int | None = None
@@ -245,66 +499,7 @@ class Classifier(LabelRanking):
         are found through a tree, those that are not found have no known probability, and there is
         no log-likelihood.
         """
-        labels, kept = self.tested_labels(data.labels)
-        n_unlabelled = int((data.labels.n_of_row == 0).sum())
-        if n_unlabelled:
-            progress.note(
-                f"{n_unlabelled:,} of {len(data):,} test rows have no label and are not scored"
-            )
-        features = data.features[kept] if len(kept) < len(data) else data.features
-        metrics = self.new_metrics()
-        tempered = LabelMetrics(self.n_labels)
-        has_temperature = "temperature" in self.facts
-        if self.has_neighbours or self.has_label_tree:
-            best = self.iter_top_k(features, max(metrics.ks), progress, threads)
-            _add_ranked(metrics, best, labels)
-        if not self.has_label_tree:
-            for rows, log_p in self.blocks(features, progress, threads):
-                ranked_by = None if self.has_neighbours else log_p
-                metrics.add(log_p, ranked_by, labels.rows(rows))
-                if has_temperature:
-                    tempered.add(self.tempered(log_p), None, labels.rows(rows))
-
-        result = metrics.result() | {"left_out": len(data) - len(kept)}
-        if has_temperature:
-            result["temperature"] = self.facts["temperature"]
-            result["log_likelihood_tempered"] = tempered.result()["log_likelihood"]
-        warning = self.likelihood_warning(result)
-        if warning:
-            progress.warn(warning)
-        return result
-
-    def new_metrics(self) -> LabelMetrics:
-        """Metrics of no rows yet, with the propensities of the training data."""
-        a = self.settings.get("propensity_a", PROPENSITY_A)
-        b = self.settings.get("propensity_b", PROPENSITY_B)
-        return LabelMetrics(self.n_labels, self.counts, self.n_training_rows, propensity=(a, b))
-
-    def likelihood_warning(self, measures: Mapping[str, float]) -> Reason | None:
-        """A warning where probabilities are worse than equal ones, else None."""
-        is_exact_softmax = self.objective.candidates == ("all",)
-        return likelihood_warning(measures, self.n_labels, is_exact_softmax=is_exact_softmax)
-
-    def tempered(self, log_p: ndarray) -> ndarray:
-        """Log-probabilities of all labels, (n, n_labels), by the fitted temperature, if any."""
-        if "temperature" not in self.facts:
-            return log_p
-        return log_softmax(log_p / self.facts["temperature"])
-
-    def tested_labels(self, labels: Labels) -> tuple[Labels, ndarray]:
-        """The labels of test rows by `labels` and `unseen`, and the rows that are kept."""
-        drops_unseen = self.settings.get("unseen", "keep") == "drop"
-        if drops_unseen:
-            labels = known_labels(labels, self.trained_counts)
-        labels = chosen_labels(labels, self.settings.get("labels", "all"))
-        kept = np.flatnonzero(labels.n_of_row) if drops_unseen else np.arange(len(labels))
-        return labels.rows(kept), kept
-
-    def tested(self, data: Labeled) -> tuple[Any, Labels]:
-        """The features and labels of the rows that have labels left by `tested_labels`."""
-        labels, kept = self.tested_labels(data.labels)
-        labelled = np.flatnonzero(labels.n_of_row)
-        return data.features[kept[labelled]], labels.rows(labelled)
+        return label_metrics.evaluate(self, data, progress=progress, threads=threads)
 
     def evaluate_decisions(
         self, data: Labeled, *, progress: Progress = SILENT, threads: int | None = None
@@ -316,74 +511,11 @@ class Classifier(LabelRanking):
         predicted, and the threshold is among the measures; else the best label of each row. Raises
         `EmbedxError` without probabilities.
         """
-        features, labels = self.tested(data)
-        measures = {}
-        if self.has_several_labels:
-            measures["threshold"] = self.min_probability()
-            predicted = Labels.of_matrix(
-                self.label_sets(features, progress=progress, threads=threads)
-            )
-        else:
-            ids, _ = joined_blocks(self.iter_top_k(features, 1, progress, threads))
-            predicted = Labels.single(ids[:, 0])
-        measures |= f1_measures(predicted, labels)
-        counts, _ = label_counts(predicted, labels, self.n_labels)
-        return measures, counts
-
-    def precision_and_recall(
-        self, data: Labeled, k: int, threshold: float = 0.0
-    ) -> tuple[int, float, float]:
-        """The number of rows with known labels, and precision and recall of the k best labels.
-
-        threshold  only labels of at least this probability are predicted
-        """
-        labels, ids, is_predicted = self._predictions(data, k, threshold)
-        n_predicted = int(is_predicted.sum())
-        n_right = int((hits(ids, labels) & is_predicted).sum())
-        return len(labels), ratio(n_right, n_predicted), ratio(n_right, len(labels.ids))
-
-    def label_counts(self, data: Labeled, k: int, threshold: float = 0.0) -> ndarray:
-        """The number of rows for which each label is true, predicted, and both, int64 (n_labels,
-        3).
-
-        Predicted are the k best labels of at least the probability `threshold`.
-        """
-        labels, ids, is_predicted = self._predictions(data, k, threshold)
-        is_right = hits(ids, labels) & is_predicted
-        columns = (labels.ids, ids[is_predicted], ids[is_right])
-        counts = [np.bincount(column, minlength=self.n_labels) for column in columns]
-        return np.stack(counts, axis=1)
-
-    def _predictions(
-        self, data: Labeled, k: int, threshold: float
-    ) -> tuple[Labels, ndarray, ndarray]:
-        """The labels of the rows that have known ones, int32 (n, k): the best of each row, and
-        which of these have at least the probability `threshold`, bool (n, k).
-        """
-        labels = known_labels(data.labels, self.trained_counts)
-        kept = np.flatnonzero(labels.n_of_row)
-        ids, p = joined_blocks(self.iter_top_k(data.features[kept], min(k, self.n_labels)))
-        return labels.rows(kept), ids, p >= threshold
-
-    # ---- the folder
+        return label_metrics.evaluate_decisions(self, data, progress=progress, threads=threads)
 
     def save(self, path: str | Path, overwrite: bool = False) -> Path:
         """Write the model folder."""
         return model_folder.save(self, path, overwrite)
-
-
-def _positive_scores(z: ndarray, log_noise: ndarray) -> csr_matrix:
-    """Whether each score is above 0, bool (n, n_labels)."""
-    return csr_matrix(z > 0)
-
-
-def _add_ranked(metrics: LabelMetrics, best: Iterable[Best], labels: Labels) -> None:
-    """Add the best labels of one block of rows after another to metrics."""
-    begin = 0
-    for ids, _ in best:
-        end = begin + len(ids)
-        metrics.add_ranked(ids, labels.rows(slice(begin, end)))
-        begin = end
 
 
 def load(path: str | Path) -> Classifier:

@@ -27,6 +27,7 @@ from embedx.classification import (
     estimator_labels,
     familiarity,
     linear_weights,
+    predictions,
     word_ngrams,
 )
 from embedx.classification.classifier import Classifier, load
@@ -444,14 +445,16 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if not self._is_multilabel:
             classes, _ = self.top_k(X, 1)
             return classes[:, 0]
-        labels = self.classifier_.decided_labels(
-            self._features_of(X), self._has_independent_labels, self._threads
+        labels = predictions.decided_labels(
+            self.classifier_, self._features_of(X), self._has_independent_labels, self._threads
         )
         return labels if self._has_sparse_labels else labels.toarray()
 
     def _predicted_or_none(self, X: Any) -> ndarray | csr_matrix:
         """`predict` with `abstain`."""
-        ids, marks = self.classifier_.decided_or_none(self._features_of(X), self._threads)
+        ids, marks = predictions.decided_or_none(
+            self.classifier_, self._features_of(X), self._threads
+        )
         if self._is_multilabel:
             return marks if self._has_sparse_labels else marks.toarray()
         classes = self.classes_[np.maximum(ids, 0)].astype(object)
@@ -469,8 +472,8 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def predict_log_proba(self, X: Any) -> ndarray:
         """The log of the probability of each class, (n, n_classes)."""
         check_is_fitted(self)
-        return self.classifier_.log_probabilities(
-            self._features_of(X), self._is_multilabel, self._threads
+        return predictions.log_probabilities(
+            self.classifier_, self._features_of(X), self._is_multilabel, self._threads
         )
 
     @python_names(OTHER_NAMES)

@@ -31,7 +31,7 @@ from embedx.classification.familiarity import (
     terms as terms_of,
 )
 from embedx.classification.left_out_labels import SubsetClassifier
-from embedx.classification.ranking import Answers
+from embedx.classification.ranking import Answers, iter_answers, row_familiarity
 from embedx.evaluation.labels import hits
 from embedx.labeled.data import Labels
 
@@ -152,7 +152,7 @@ def _left_out_rows(
         read_later = perturbed_rows.as_read_later(features[rows], is_seen, n_words)
         features_of_model, n_unknown = split_unknown_words(read_later, classifier.schema.n_features)
         scores, best_p = subset_classifier.best_two(features_of_model, classifier)
-        familiarity = classifier.row_familiarity(features_of_model, n_unknown, slice(0, len(rows)))
+        familiarity = row_familiarity(classifier, features_of_model, n_unknown, slice(0, len(rows)))
         terms.append(terms_of(familiarity, scores, empty_score))
         p.append(best_p)
     all_p = np.concatenate(p)
@@ -166,9 +166,9 @@ def _best_answers(
 ) -> tuple[Answers, Familiarity]:
     """The best labels of rows, and how familiar the rows are."""
     features, n_unknown = split_unknown_words(features, classifier.schema.n_features)
-    parts = [answers for _, answers in classifier.answers(features, 2, threads=threads)]
+    parts = [answers for _, answers in iter_answers(classifier, features, 2, threads=threads)]
     answers = Answers(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
-    return answers, classifier.row_familiarity(features, n_unknown, slice(0, features.shape[0]))
+    return answers, row_familiarity(classifier, features, n_unknown, slice(0, features.shape[0]))
 
 
 def fit_weights(rows: FitRows) -> ndarray:

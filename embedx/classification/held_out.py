@@ -14,9 +14,12 @@ from embedx.classification import (
     perturbed_rows,
 )
 from embedx.classification.classifier import Classifier
+from embedx.classification.label_metrics import scored_labels, scored_rows
 from embedx.classification.label_tree import CANDIDATES
 from embedx.classification.left_out_labels import SubsetClassifier
 from embedx.classification.neighbours import Blend, ChosenBlend
+from embedx.classification.predictions import max_labels
+from embedx.classification.ranking import iter_best, probabilities
 from embedx.classification.row_blocks import joined_blocks
 from embedx.classification.settings import AUTO, ClassifySettings
 from embedx.evaluation.labels import hits
@@ -100,8 +103,8 @@ def _known_rows(classifier: Classifier, data: Labeled) -> tuple[Any, Labels]:
     """The features and labels of the rows that have labels that were trained on."""
     labels = known_labels(data.labels, classifier.trained_counts)
     known_rows = data.rows(np.flatnonzero(labels.n_of_row))
-    tested_labels, kept = classifier.tested_labels(known_rows.labels)
-    return known_rows.features[kept], tested_labels
+    labels, kept = scored_labels(classifier, known_rows.labels)
+    return known_rows.features[kept], labels
 
 
 def _fit_temperature(
@@ -123,15 +126,15 @@ def _fit_calibration(
     classifier: Classifier, features: Any, labels: Labels, threads: int | None
 ) -> None:
     """Fit the calibration of the scores of the best labels."""
-    parts = classifier.best(features, calibration.N_BEST, threads=threads)
+    parts = iter_best(classifier, features, calibration.N_BEST, threads=threads)
     ids, scores = joined_blocks((ids, scores) for _, ids, scores in parts)
     classifier.arrays["calibration"] = calibration.fit(scores, hits(ids, labels))
 
 
 def _fit_decisions(classifier: Classifier, data: Labeled, threads: int | None) -> None:
     """Fit the threshold of the best F1, and those of the coverages of conformal sets."""
-    features, labels = classifier.tested(data)
-    n_best = classifier.max_labels(in_sets=True)
+    features, labels = scored_rows(classifier, data)
+    n_best = max_labels(classifier, in_sets=True)
     ids, p = joined_blocks(classifier.iter_top_k(features, n_best, threads=threads))
     is_right = hits(ids, labels)
     classifier.arrays["coverage"] = decisions.coverage_sums(p, is_right, labels.n_of_row)
@@ -195,8 +198,8 @@ def _chosen_blend(
     classifier: Classifier, features: Any, labels: Labels, n_or_auto: str, threads: int
 ) -> tuple[ChosenBlend, np.ndarray, np.ndarray]:
     """(blend, ids, probabilities): the blend chosen by held-out rows, and their best labels."""
-    parts = classifier.best(features, CANDIDATES, threads=threads)
-    ids, p = joined_blocks((ids, classifier.probabilities(scores)) for _, ids, scores in parts)
+    parts = iter_best(classifier, features, CANDIDATES, threads=threads)
+    ids, p = joined_blocks((ids, probabilities(classifier, scores)) for _, ids, scores in parts)
     chosen = neighbours.chosen(
         classifier.neighbours,
         ids,

@@ -32,11 +32,12 @@ Other files that read the setting:
     comparison/labels.py      labels that are trained one after another converge
     distributed/refusals.py   a cluster trains all but sparse rows by steps, and L-BFGS
 
-A trained model is what its arrays are: `has_sparse_weights` and `has_label_tree` of scores.py.
+A trained model is what its arrays are: `has_sparse_weights` and `has_label_tree` of
+classifier.py.
 These ask for them, or for the strategy that trained it:
 
-    scores.py                 scores by all weights, by the sparse ones, or none by a tree
-    classifier.py             scores and coverages of labels that a tree does not find
+    classifier.py             scores by all weights, by the sparse ones, or none by a tree
+    predictions.py, label_metrics.py   labels that a tree does not find
     ranking.py                the best labels through a tree; an index for dense weights
     held_out.py               no temperature where not all labels have scores
     model_folder.py           the arrays of a folder

@@ -12,6 +12,7 @@ import numpy as np
 from numpy import ndarray
 
 from embedx.classification.classifier import Classifier
+from embedx.classification.ranking import iter_best, probabilities
 from embedx.classification.row_blocks import joined_blocks
 from embedx.classification.settings import NONE, ClassifySettings
 from embedx.classification.trained_classifier import TrainedClassifier
@@ -66,9 +67,9 @@ class SubsetClassifier(NamedTuple):
             if name in calibrated.facts:
                 self.classifier.facts[name] = calibrated.facts[name]
         threads = calibrated.settings.get("threads")
-        parts = self.classifier.best(features, 2, threads=threads)
+        parts = iter_best(self.classifier, features, 2, threads=threads)
         _, scores = joined_blocks((ids, scores) for _, ids, scores in parts)
-        return scores, calibrated.probabilities(scores)[:, 0]
+        return scores, probabilities(calibrated, scores)[:, 0]
 
 
 def subset_classifiers(

@@ -27,7 +27,7 @@ ngrams.npy    int64 (ngrams,)         the hashes of the n-grams that are feature
 
 import dataclasses
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy import ndarray
@@ -41,7 +41,6 @@ from embedx.classification import (
     neighbours,
     posterior,
 )
-from embedx.classification.ranking import LabelRanking
 from embedx.classification.settings import SCORES
 from embedx.errors import DataError, Setting
 from embedx.labeled.data import Columns, DataSchema, TextSchema
@@ -60,7 +59,10 @@ from embedx.storage.schema import (
     wrong_value,
 )
 
-Model = TypeVar("Model", bound=LabelRanking)
+if TYPE_CHECKING:
+    from embedx.classification.classifier import Classifier
+
+Model = TypeVar("Model", bound="Classifier")
 
 TASK = "classification"
 MIN_TEMPERATURE = 1e-6
@@ -152,7 +154,7 @@ COLUMNS = {
 }
 
 
-def save(model: LabelRanking, path: str | Path, overwrite: bool = False) -> Path:
+def save(model: "Classifier", path: str | Path, overwrite: bool = False) -> Path:
     """Write the folder of a model."""
     label_names = [model.name(k) for k in range(model.n_labels)]
     names: dict[str, Any] = {"labels": (label_names, model.counts)}
@@ -285,7 +287,7 @@ def _check_weights(stored: folder.Folder, objective: Objective, n_labels: int) -
         raise DataError("output.npy", None, (shape, ", where ", name, expected))
 
 
-def _check_arrays(model: LabelRanking) -> None:
+def _check_arrays(model: "Classifier") -> None:
     """Raise `EmbedxError` where the arrays of a model do not fit its settings or each other."""
     calibration.check(model.arrays)
     familiarity.check(model.arrays)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy import float64, int32, ndarray
 
 from embedx.classification.classifier import Classifier
+from embedx.classification.label_metrics import scored_labels
 from embedx.evaluation import error_analysis
 from embedx.evaluation.error_analysis import (
     Accepted,
@@ -59,7 +60,7 @@ class Predictions(NamedTuple):
 
 def predictions(classifier: Classifier, data: Labeled, progress: Progress = SILENT) -> Predictions:
     """The best labels of the test rows that can be scored."""
-    labels, kept = classifier.tested_labels(data.labels)
+    labels, kept = scored_labels(classifier, data.labels)
     parts = list(classifier.iter_top_k(data.features[kept], N_PREDICTIONS, progress))
     if parts:
         top = np.concatenate([ids for ids, _ in parts])

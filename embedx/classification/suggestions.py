@@ -18,6 +18,7 @@ import numpy as np
 from numpy import int64, ndarray
 
 from embedx.classification.classifier import Classifier
+from embedx.classification.label_metrics import new_metrics, scored_labels
 from embedx.errors import DataError
 from embedx.labeled.data import Labeled
 from embedx.labeled.files import Lines, source_of
@@ -42,8 +43,8 @@ class Suggestions:
     def evaluate(self, data: Labeled) -> dict[str, float]:
         """The metrics of some of the rows, whose `ids` are their numbers."""
         assert data.ids is not None
-        labels, kept = self._classifier.tested_labels(data.labels)
-        metrics = self._classifier.new_metrics()
+        labels, kept = scored_labels(self._classifier, data.labels)
+        metrics = new_metrics(self._classifier)
         metrics.add_ranked(self.top[data.ids[kept].astype(int64)], labels)
         return metrics.result()
 

@@ -11,6 +11,7 @@ from numpy import float32, ndarray
 from embedx.classification import posterior
 from embedx.classification.calibration import TEMPERATURE_ROWS
 from embedx.classification.classifier import Classifier
+from embedx.classification.label_metrics import scored_labels
 from embedx.classification.settings import ClassifySettings
 from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.label_rules import known_labels
@@ -90,7 +91,7 @@ def _best_prior(
     labels = known_labels(calibration.labels, classifier.trained_counts)
     step = max(1, -(-len(labels) // TEMPERATURE_ROWS))
     rows = np.flatnonzero(labels.n_of_row)[::step]
-    labels, kept = classifier.tested_labels(labels.rows(rows))
+    labels, kept = scored_labels(classifier, labels.rows(rows))
     features = calibration.features[rows[kept]]
     best = PRIORS[0] / length**2
     highest = -np.inf

@@ -15,7 +15,8 @@ from embedx.classification.label_report import (
     LabelTests,
     note_probabilities,
 )
-from embedx.classification.ranking import UnknownCount
+from embedx.classification.predictions import max_labels
+from embedx.classification.ranking import UnknownCount, unknown_rows
 from embedx.classification.row_blocks import Best
 from embedx.cli.requests import EvaluateRequest, PredictRequest
 from embedx.cli.streams import is_read_at_once, request_progress
@@ -125,7 +126,7 @@ def _answers(
         request.data, progress=progress, trained=model.schema, keeps_empty=True, table=table
     )
     unknown = UnknownCount()
-    unknown.add(model.unknown_rows(data.features))
+    unknown.add(unknown_rows(model, data.features))
     best = _best_of_rows(data, model, request, top_k, cluster, progress)
     yield from _with_ids(best, data.ids)
     unknown.note(progress)
@@ -146,7 +147,7 @@ def _label_filter(request: PredictRequest, model: Classifier) -> LabelFilter:
     if not is_decision:
         return LabelFilter(request.top_k or DEFAULT_TOP_K, 0.0, is_decision)
     return LabelFilter(
-        request.top_k or model.max_labels(in_sets=request.coverage is not None),
+        request.top_k or max_labels(model, in_sets=request.coverage is not None),
         model.min_probability(request.threshold, request.coverage),
         is_decision,
     )
@@ -200,7 +201,7 @@ def best_of_arriving(
     """The best labels of rows that arrive on standard input, of those that are there at a time."""
     unknown = UnknownCount()
     for features, row_ids in arriving:
-        unknown.add(model.unknown_rows(features))
+        unknown.add(unknown_rows(model, features))
         best = model.iter_top_k(features, top_k, threads=threads, abstain=abstain)
         yield from _with_ids(best, row_ids)
     unknown.note(progress)

@@ -259,12 +259,13 @@ def score(model: str, data: str, k: Number = 1, threshold: Least = 0.0) -> None:
     threshold  only labels of at least this probability
     """
     from embedx.classification.classifier import load
+    from embedx.classification.label_metrics import precision_and_recall
     from embedx.labeled.read import read
 
     classifier = load(model_folder_of(model))
     rows = read(data, trained=classifier.schema)
     n_best = _n_best(classifier, k)
-    n, precision, recall = classifier.precision_and_recall(rows, n_best, threshold)
+    n, precision, recall = precision_and_recall(classifier, rows, n_best, threshold)
     print(f"N\t{n}\nP@{k}\t{precision:.3g}\nR@{k}\t{recall:.3g}")
 
 
@@ -279,12 +280,13 @@ def score_labels(model: str, data: str, k: Number = 1, threshold: Least = 0.0) -
     threshold  only labels of at least this probability
     """
     from embedx.classification.classifier import load
+    from embedx.classification.label_metrics import label_counts
     from embedx.labeled.read import read
 
     classifier = load(model_folder_of(model))
     prefix = _prefix(classifier)
     rows = read(data, trained=classifier.schema)
-    counts = classifier.label_counts(rows, _n_best(classifier, k), threshold).tolist()
+    counts = label_counts(classifier, rows, _n_best(classifier, k), threshold).tolist()
     for label, (n_true, n_predicted, n_correct) in enumerate(counts):
         measures = {
             "F1-Score": _share(2 * n_correct, n_true + n_predicted),

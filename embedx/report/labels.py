@@ -8,6 +8,7 @@ from numpy import int32, ndarray
 
 from embedx import samplers
 from embedx.classification.classifier import Classifier
+from embedx.classification.label_metrics import likelihood_warning
 from embedx.classification.label_report import report_of_one
 from embedx.classification.prediction_analysis import (
     PredictionAnalysis,
@@ -79,7 +80,7 @@ def single_values(classifier: Classifier, request: PageRequest) -> dict[str, Any
         "key_figures": key_figures,
         "source": Path(public_url(source)).name,
         "metrics": number_rows("metric", metrics),
-        "warning": classifier.likelihood_warning(metrics),
+        "warning": likelihood_warning(classifier, metrics),
         **at_each_k(classifier, predicted),
         "chart_of_reliability": reliability_chart(classifier, analysis.reliability),
         "headlines": " ".join(analysis.headlines),
