@@ -286,7 +286,7 @@ def measured_blocks(run: WordVectorsRun, pairs: HeldOutPairs) -> tuple[WordVecto
     """Vectors by embedx's own training, its time, and the likelihood of pairs."""
     stopwatch = Stopwatch()
     run.wrap = stopwatch.wrap
-    vectors = life.train_model(run, None).vectors
+    vectors = life.train_model(run, None).model
     mean = mean_log_probability(heldout.log_probability_of(vectors), pairs)
     return vectors, {"seconds": stopwatch.seconds, "log-likelihood": mean}
 

@@ -229,7 +229,7 @@ class PairTrainer:
             outputs=self.outputs,
             state=self.state,
             n_updates=self.n_updates,
-            draws=sampler.data(n_draws),
+            sampler_data=sampler.data(n_draws),
             constants=self.objective.constants(n_draws, len(self.kept)),
             optimizer=self.rule,
             dim=self.dim,

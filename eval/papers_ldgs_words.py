@@ -93,7 +93,7 @@ def measure_collapsed(
     with skipgram.read([str(training)], config, SILENT, None) as corpus:
         run = CollapsedRun.prepared(corpus, config, SILENT)
         run.watch = watch
-        vectors = life.train_model(run).vectors
+        vectors = life.train_model(run).model
     return {
         "points": points,
         "final": similarity(vectors),

@@ -242,7 +242,7 @@ def run_embedx(job: Job, corpus: str, scratch: Path) -> tuple[Any, "Stopwatch"]:
     watch: Any = Stopwatch()
     with skipgram.read([corpus], config, watch, scratch) as encoded:
         run = skipgram.WordVectorsRun.prepared(encoded, config, watch)
-        return life.train_model(run).vectors, watch
+        return life.train_model(run).model, watch
 
 
 EMBEDX_OPTIONS = ("dim", "window", "sample", "min_count", "epochs", "negatives", "threads", "seed")

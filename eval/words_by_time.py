@@ -48,7 +48,7 @@ def train(job: Job, files: dict[str, str]) -> Result:
     with read([files["text"]], config, SILENT, Path(files["tokens"])) as encoded:
         run = WordVectorsRun.prepared(encoded, config, SILENT)
         run.wrap = stopwatch.wrap
-        vectors = life.train_model(run, None).vectors
+        vectors = life.train_model(run, None).model
     answers = words.score_items(vectors, word_tests.tests(files.get("data")))
     scores = {answer.test.name: answer.score for answer in answers}
     return {

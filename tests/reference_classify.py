@@ -264,7 +264,7 @@ class Problem:
         is_proximal=False,
         sum_over=1.0,
         objective=None,
-        draws=None,
+        sampler_data=None,
         **drawing,
     ):
         """What the engine trains by, with the table of the output rows."""
@@ -296,7 +296,7 @@ class Problem:
             np.zeros(self.n, dtype=np.int64),
             Csr(np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int32)),
             self.examples,
-            draws or new_data(),
+            sampler_data or new_data(),
             (objective or Probe()).constants(self.n_rows, self.n_rows),
             self.optimizer,
             plan,

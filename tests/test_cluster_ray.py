@@ -79,18 +79,18 @@ def test_two_workers_learn_as_one_machine_and_a_lost_worker_costs_only_its_range
 
     monkeypatch.setattr(distributed_strategy, "MIN_SECONDS_TO_WAIT", 2.0)
     watching = Watching(0.3, lose)
-    model = trained(two_topics, cluster, watching, heldout=0.05)
+    fitted = trained(two_topics, cluster, watching, heldout=0.05)
     with contextlib.suppress(ProcessLookupError):  # Ray may have ended it
         os.kill(watching.workers()[1], signal.SIGCONT)
     assert len(watching.says("is lost")) == 2
-    assert_knows_the_topics(model.vectors)
-    facts = model.vectors.facts
+    assert_knows_the_topics(fitted.model)
+    facts = fitted.model.facts
     assert facts["cluster"]["workers"] == 2
     assert facts["cluster"]["bytes_merged"] > 0
     assert facts["epochs"] == EPOCHS
     assert facts["heldout"]["log_likelihood"] > facts["heldout"]["unigram"]
-    assert n_words(model) == pytest.approx(
-        EPOCHS * sum(model.vectors.counts - model.vectors.arrays["heldout_counts"])
+    assert n_words(fitted) == pytest.approx(
+        EPOCHS * sum(fitted.model.counts - fitted.model.arrays["heldout_counts"])
     )
 
 
@@ -236,6 +236,6 @@ def test_machines_may_leave_and_join(two_topics, cluster):
         cluster.add_node(**NODE)
 
     watching = Watching(0.2, change)
-    model = trained(two_topics, cluster, watching, workers=3)
+    fitted = trained(two_topics, cluster, watching, workers=3)
     assert len(watching.workers()) >= 3
-    assert n_words(model) == pytest.approx(EPOCHS * sum(model.vectors.counts))
+    assert n_words(fitted) == pytest.approx(EPOCHS * sum(fitted.model.counts))

@@ -43,15 +43,15 @@ def fitted(two_topics):
 
 
 def test_every_iteration_lowers_the_objective_and_is_reported(fitted):
-    history = fitted.vectors.facts["history"]
+    history = fitted.model.facts["history"]
     assert [entry["number"] for entry in history] == list(range(11))
     assert all(a["loss"] > b["loss"] for a, b in itertools.pairwise(history))
     assert all(
         0 < a["macs"] < b["macs"] and 0 < a["seconds"] < b["seconds"]
         for a, b in itertools.pairwise(history)
     )
-    assert fitted.vectors.facts["final_loss"] == history[-1]["loss"] == fitted.outcome.final_loss
-    assert fitted.vectors.facts["epochs"] == 10
+    assert fitted.model.facts["final_loss"] == history[-1]["loss"] == fitted.outcome.final_loss
+    assert fitted.model.facts["epochs"] == 10
 
 
 def test_the_objective_comes_close_to_its_lower_bound(two_topics, monkeypatch):
@@ -73,8 +73,8 @@ def test_the_objective_comes_close_to_its_lower_bound(two_topics, monkeypatch):
 
 
 def test_the_model_can_be_saved_and_queried(fitted, two_topics, tmp_path):
-    loaded = embedx.load(fitted.vectors.save(str(tmp_path / "model")))
-    np.testing.assert_array_equal(loaded.vectors, fitted.vectors.vectors)
+    loaded = embedx.load(fitted.model.save(str(tmp_path / "model")))
+    np.testing.assert_array_equal(loaded.vectors, fitted.model.vectors)
     assert loaded.settings["count_passes"] == 5
     assert loaded.settings["sampler"] == "all"
     assert "draws" not in loaded.settings
@@ -91,7 +91,7 @@ def test_negative_sampling_leads_to_a_better_start_than_none(two_topics):
         for name in ("ns", "none")
     }
     assert starts["ns"] < starts["none"] - 0.02
-    unigram = fit(two_topics, warm_start="none", epochs=1).vectors.counts
+    unigram = fit(two_topics, warm_start="none", epochs=1).model.counts
     p = unigram / unigram.sum()
     assert starts["none"] == pytest.approx(-(p @ np.log(p)), abs=0.01)  # of a bias that is log p
 
@@ -107,7 +107,7 @@ def test_inputs_that_have_no_gradient_yet_keep_their_rate(two_topics):
     """With outputs of zero the first step of the inputs leads nowhere, which is no reason for
     smaller steps.
     """
-    history = fit(two_topics, warm_start="none", bias="zero", epochs=6).vectors.facts["history"]
+    history = fit(two_topics, warm_start="none", bias="zero", epochs=6).model.facts["history"]
     assert min(entry["input_rate"] for entry in history) > 0.1
     assert history[-1]["loss"] < history[0]["loss"] - 0.2
 
@@ -159,7 +159,7 @@ def test_drawn_rows_do_not_depend_on_held_out_text(two_topics, monkeypatch):
         "Tail",
         lambda sampler, *others: drawn_by.append(sampler) or tail(sampler, *others),
     )
-    model = fit(two_topics, objective="ldgs", epochs=1, heldout=0.2).vectors
+    model = fit(two_topics, objective="ldgs", epochs=1, heldout=0.2).model
     (sampler,) = drawn_by
     assert model.arrays["heldout_counts"].any()
     np.testing.assert_array_equal(

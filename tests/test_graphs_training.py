@@ -89,7 +89,7 @@ def test_pairs_of_walks_are_counted(tmp_path):
         {"walks": 20, "walk_length": 20, "dim": 8, "window": 3, "threads": 1},
         is_collapsed=True,
     )
-    model = word_training.train(Graph.from_edges(cliques()), config, cache_dir=tmp_path).vectors
+    model = word_training.train(Graph.from_edges(cliques()), config, cache_dir=tmp_path).model
     assert model.facts["corpus_tokens"] == 24 * 20 * 20
     assert model.facts["epochs"] == config.settings.epochs > 1
     assert {word[0] for word, _ in model.most_similar("l5", top_k=8)} == {"l"}

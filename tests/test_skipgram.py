@@ -55,7 +55,7 @@ def test_vectors_trained_without_biases_are_centred_and_all_scores_stay(two_topi
     config = configure("ns", options)
     with encode([str(two_topics)], config.text, Silent(), None) as corpus:
         run = skipgram.WordVectorsRun.prepared(corpus, config, Silent())
-        model = life.train_model(run, None).vectors
+        model = life.train_model(run, None).model
     trained = engine.input_vectors(run.tables)[:, :16]
     scores = model.vectors @ model.output_vectors.T + model.arrays["bias"]
     np.testing.assert_allclose(scores, trained @ model.output_vectors.T, atol=1e-4)

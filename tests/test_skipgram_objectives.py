@@ -428,7 +428,7 @@ def test_training_raises_the_likelihood_of_held_out_text(two_topics, tmp_path):
 def test_the_held_out_likelihood_is_reported_as_often_as_set(two_topics):
     notes = Notes()
     config = configure("ns", {"epochs": 6, "heldout": 0.2, "heldout_points": 3, "threads": 1})
-    facts = word_training.train(two_topics, config, progress=notes).vectors.facts
+    facts = word_training.train(two_topics, config, progress=notes).model.facts
     lines = [line.split(":")[0] for line in notes.notes if "held-out log-likelihood" in line]
     assert lines == ["epoch 2", "epoch 4"]  # that of the end is in `heldout`
     assert [entry["epoch"] for entry in facts["history"]] == [2, 4]

@@ -276,12 +276,12 @@ def test_a_run_that_continues_a_model_resumes_to_the_same_bytes(folder, freeze, 
             snapshot=snapshot,
         )
 
-    uninterrupted = run().vectors.arrays
+    uninterrupted = run().model.arrays
     stop_after(2)
     snapshot = run().outcome.state.snapshot()
     stop_after(None)
-    resumed = run(snapshot).vectors.arrays
-    one, two = (run(deterministic=True, threads=n).vectors.arrays for n in (1, 2))
+    resumed = run(snapshot).model.arrays
+    one, two = (run(deterministic=True, threads=n).model.arrays for n in (1, 2))
     for name in uninterrupted:
         np.testing.assert_array_equal(resumed[name], uninterrupted[name])
         np.testing.assert_array_equal(one[name], two[name])

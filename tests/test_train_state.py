@@ -98,14 +98,14 @@ def test_collapsed_training_resumes_from_a_snapshot(name, steps, stop_after):
         config = configure(name, FEW | {"epochs": 5, "warm_start": "none"}, is_collapsed=True)
         return word_training.train(sentences(), config, snapshot=snapshot, progress=progress)
 
-    uninterrupted = run().vectors
+    uninterrupted = run().model
     stop_after(steps)
     part = run(progress=Cut() if steps is None else SILENT)
     assert isinstance(part.outcome.interrupted_by, KeyboardInterrupt)
-    assert 1 < len(part.vectors.facts["history"]) < len(uninterrupted.facts["history"])
+    assert 1 < len(part.model.facts["history"]) < len(uninterrupted.facts["history"])
     snapshot = part.outcome.state.snapshot()
     stop_after(None)
-    resumed = run(snapshot).vectors
+    resumed = run(snapshot).model
     same(resumed.arrays, uninterrupted.arrays)
     for ours, theirs in zip(resumed.facts["history"], uninterrupted.facts["history"], strict=True):
         assert {**ours, "seconds": 0} == {**theirs, "seconds": 0}
