@@ -125,7 +125,7 @@ def test_numbers_beside_text_are_intervals_between_deciles_and_alone_have_mean_0
         assert not data.features[:, 1].any()
     assert [note.partition(": ")[2] for note in notes.notes[2:]] == [
         "numbers: x, y; label: label",
-        "rows 1 without y; these have the mean",
+        "rows without y: 1; these have the mean",
     ]
     test = read(write("y,label,x\n8,z,1\n9,a,N/A\n", "t.csv"), trained=data.schema)
     np.testing.assert_allclose(

@@ -183,7 +183,7 @@ def test_neighbours_are_used_if_they_help_or_if_their_number_is_given():
         data.features, data.labels.rows(np.random.default_rng(5).permutation(2000)), data.n_labels
     )
     assert not trained(shuffled, progress=notes).has_neighbours
-    assert lines_with(notes.notes, "no neighbours: ", "P@1, P@3 and P@5")
+    assert lines_with(notes.notes, "no neighbours, ", "P@1, P@3 and P@5")
     assert trained(data, neighbours="7").arrays["neighbour_blend"][0] == 7
     few = topics(60)
     assert not trained(few).has_neighbours

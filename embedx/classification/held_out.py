@@ -178,7 +178,7 @@ def _add_neighbours(
             for name in neighbours.ARRAYS:
                 arrays.pop(name, None)
             classifier.neighbours_changed()
-            progress.note(f"no neighbours{measured}")
+            progress.note(f"no neighbours, whose gain is too small{measured}")
             return
         arrays["neighbour_blend"] = np.array(blend, np.float64)
         best, scores = classifier.neighbours.blended(

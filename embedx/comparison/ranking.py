@@ -288,7 +288,7 @@ def about_few_seeds(n_objectives: int, n_seeds: int) -> list[str]:
     """What so few seeds cannot show, and how to add more; nothing from FEW_SEEDS on."""
     if n_seeds >= FEW_SEEDS:
         return []
-    more = f"add {MORE_SEEDS - n_seeds} by `--seeds {MORE_SEEDS} --resume`."
+    more = f"add {MORE_SEEDS - n_seeds} by --seeds {MORE_SEEDS} --resume."
     if n_seeds == 1:
         return [
             "Each was trained with one seed: errors and ranks leave out the variance over seeds, so"

@@ -211,7 +211,7 @@ def _note_missing(
     """Say how many rows have no text, and how many have no number in each column."""
     counts = {"text": n_empty_texts}
     counts.update(zip(columns.numbers, np.isnan(numbers).sum(axis=0).tolist(), strict=True))
-    missing = listed([f"{n:,} without {name}" for name, n in counts.items() if n])
+    missing = listed([f"without {name}: {n:,}" for name, n in counts.items() if n])
     if missing:
         substitute = "have no words" if columns.text else "have the mean"
         progress.note(f"{file}: rows {missing}; these {substitute}")
