@@ -8,32 +8,26 @@ time      CPU seconds per example beside one-vs-each, the objectives taking turn
 gaussian      labels drawn from a softmax of dense features, whose scores are normal
 eurlex-4.3k   documents, the first label of each
 words         pairs of words of a text
-
-Draws are with replacement, on the first set uniform, on the others by frequency to the power of
-0.75. A search is taken to be exact: the rows found are those with the highest scores. What keeps a
-state has it after as many visits as training has epochs, and is then valued at that state.
 """
 
 import functools
 import statistics
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from embedx import objectives
 from embedx.classification.classifier import Classifier
 from embedx.errors import DivergedError
 from embedx.evaluation import heldout
 from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.scaling import scaled
-from embedx.objectives.contract import Objective, log_softmax
 from embedx.skipgram.configuration import configure
 from embedx.skipgram.estimator import SkipGram
-from embedx.testing.objectives import FROZEN, Candidates, Conditions, evaluate
 from embedx.vectors.model import WordVectors
 from eval import corpus, papers
+from eval.bounds_gaps import BOUND, ESTIMATE, FOUND, METHODS, Scored, gap_of, likelihood, some
 from eval.experiment import Experiment, Run
 from eval.page import figure, number, table
 from eval.papers_augment_and_reduce import timed_fit
@@ -83,11 +77,6 @@ QUICK = {
     "rounds": 1,
     "seeds": 2,
 }
-
-# What minus the loss is, and of which model the likelihood.
-BOUND = "lower bound"
-ESTIMATE = "estimate"
-FOUND = "upper bound"
 MARGIN = "neither; with `--loss softmax` an upper bound, and with drawn rows an estimate"
 KINDS = {
     "softmax": "the likelihood",
@@ -110,33 +99,6 @@ KINDS = {
     "scgd": BOUND,
     "ar-probit": "lower bound of a probit's",
     "ar-logistic": "lower bound of a logistic's",
-}
-
-
-class Method(NamedTuple):
-    """What stands on the axis: an objective, and how it gets its rows."""
-
-    objective: str
-    kind: str
-    rows: str  # "all", "drawn", "found", "both", a half each, or "visits": a state by draws
-    settings: tuple[tuple[str, Any], ...] = ()
-
-
-METHODS = {
-    "ove": Method("ove", BOUND, "all"),
-    "bouchard": Method("bouchard", BOUND, "all"),
-    "ova": Method("ova", BOUND, "all"),
-    "ar at its optimum": Method("ar", BOUND, "all"),
-    "ar": Method("ar", BOUND, "visits"),
-    "scgd": Method("scgd", BOUND, "visits"),
-    "nested-ove": Method("nested-ove", BOUND, "found"),
-    "complementary-sum": Method("complementary-sum", ESTIMATE, "drawn"),
-    "sampled-softmax": Method("sampled-softmax", ESTIMATE, "drawn"),
-    "sampled-softmax, hits kept": Method(
-        "sampled-softmax", ESTIMATE, "drawn", (("keep_hits", True),)
-    ),
-    "mips": Method("mips", FOUND, "found", (("loss", "softmax"),)),
-    "mips with draws": Method("mips", ESTIMATE, "both", (("loss", "softmax"),)),
 }
 TRAINED = (
     "softmax",
@@ -194,17 +156,6 @@ def measure(run: Run, job: Job) -> Result:
     if job["section"] == "time":
         return in_turns(run)
     return trained(run, job)
-
-
-# ---- examples and their scores
-
-
-class Scored(NamedTuple):
-    """The scores of all rows for some examples."""
-
-    z: np.ndarray  # float64 (n, K)
-    y: np.ndarray  # int64 (n,): the positives
-    noise: np.ndarray  # float64 (K,): the distribution of a draw
 
 
 @functools.lru_cache(maxsize=1)
@@ -300,120 +251,6 @@ def at_the_softmax(run: Run, name: str, seed: int) -> Result:
         for title, method in METHODS.items()
     }
     return {"log_likelihood": likelihood(scored), "classes": scored.z.shape[1], "gaps": gaps}
-
-
-def some(scored: Scored, n: int, seed: int) -> Scored:
-    rows = np.random.default_rng(seed).permutation(len(scored.y))[:n]
-    return scored._replace(z=scored.z[rows], y=scored.y[rows])
-
-
-def likelihood(scored: Scored) -> float:
-    """The exact mean log-probability of the positives."""
-    return float(log_softmax(scored.z)[np.arange(len(scored.y)), scored.y].mean())
-
-
-def gap_of(method: Method, scored: Scored, n_rows: int, run: Run, seed: int) -> float:
-    """Minus the expected loss, less the exact log-likelihood: below 0 for a lower bound."""
-    objective_class = objectives.find(method.objective)
-    objective = objective_class(objective_class.Settings(**dict(method.settings)))
-    rng = np.random.default_rng([seed, n_rows])
-    if method.rows == "all":
-        state = objective.optimal_state(scored.z, labels_of(scored))
-        loss = loss_of(objective, scored, every_row(scored), state)
-    elif method.rows == "visits":
-        loss = loss_after_visits(objective, scored, n_rows - 1, run.settings.epochs, rng)
-    elif method.rows == "found":
-        loss = loss_of(objective, scored, found_rows(scored, n_rows - 1, method.objective))
-    else:
-        repeats = [
-            draws_of(method, objective, scored, n_rows, rng) for _ in range(run.settings.repeats)
-        ]
-        loss = statistics.fmean(loss_of(objective, scored, counts) for counts in repeats)
-    return -loss - likelihood(scored)
-
-
-class Counts(NamedTuple):
-    """The candidates of each example as `coefficients` takes them, (n, K) each."""
-
-    sample_count: np.ndarray
-    log_expected_count: np.ndarray
-
-
-def labels_of(scored: Scored) -> np.ndarray:
-    label = np.zeros(scored.z.shape)
-    label[np.arange(len(scored.y)), scored.y] = 1
-    return label
-
-
-def every_row(scored: Scored) -> Counts:
-    return Counts(1 - labels_of(scored), np.zeros(scored.z.shape))
-
-
-def found_rows(scored: Scored, n: int, objective: str) -> Counts:
-    """The rows with the highest scores; for nested one-vs-each all others, too, as if each had been
-    drawn as often as expected, twice.
-    """
-    is_found = highest(scored, n)
-    others = ~is_found if objective == "nested-ove" else np.zeros_like(is_found)
-    count = np.where(is_found, 1.0, 2.0 * others)
-    count[np.arange(len(scored.y)), scored.y] = 0
-    return Counts(count, np.where((count > 0) & others, np.log(2.0), 0.0))
-
-
-def highest(scored: Scored, n: int) -> np.ndarray:
-    """Whether a row is one of the n with the highest scores, the positive not counted."""
-    z = scored.z.copy()
-    z[np.arange(len(scored.y)), scored.y] = -np.inf
-    is_found = np.zeros(z.shape, bool)
-    if n > 0:
-        np.put_along_axis(is_found, np.argpartition(-z, n - 1, axis=1)[:, :n], True, axis=1)
-    return is_found
-
-
-def draws_of(
-    method: Method, objective: Objective, scored: Scored, n_rows: int, rng: np.random.Generator
-) -> Counts:
-    """Drawn rows; where rows are found too, half of them, which stand for those not found."""
-    n_found = (n_rows - 1) // 2 if method.rows == "both" else 0
-    counts = drawn(scored, n_rows - 1 - n_found, objective, rng)
-    if n_found == 0:
-        return counts
-    is_found = highest(scored, n_found)
-    return Counts(
-        np.where(is_found, 1.0, counts.sample_count),
-        np.where(is_found, 0.0, counts.log_expected_count),
-    )
-
-
-def drawn(scored: Scored, n_draws: int, objective: Objective, rng: np.random.Generator) -> Counts:
-    label = labels_of(scored)
-    count = rng.multinomial(n_draws, scored.noise, size=len(scored.y)).astype(float)
-    if not objective.traits.keeps_accidental_hits:
-        count[label > 0] = 0
-    is_candidate = (count > 0) | (label > 0)
-    return Counts(count, np.where(is_candidate, np.log(n_draws * scored.noise), 0.0))
-
-
-def loss_of(
-    objective: Objective, scored: Scored, counts: Counts, state: np.ndarray | None = None
-) -> float:
-    """The mean loss; a state does not move."""
-    candidates = Candidates(scored.z, labels_of(scored), *counts)
-    conditions = Conditions(FROZEN, n_draws=1, n_classes=scored.z.shape[1])
-    return evaluate(objective, candidates, state, conditions).loss / len(scored.y)
-
-
-def loss_after_visits(
-    objective: Objective, scored: Scored, n_draws: int, visits: int, rng: np.random.Generator
-) -> float:
-    """The mean loss over all rows at the state that visits with draws leave."""
-    state = np.zeros((len(scored.y), objective.state_width))
-    for visit in range(visits):
-        counts = drawn(scored, n_draws, objective, rng)
-        candidates = Candidates(scored.z, labels_of(scored), *counts)
-        conditions = Conditions(visit, n_draws=n_draws, n_classes=scored.z.shape[1])
-        state = evaluate(objective, candidates, state, conditions).state
-    return loss_of(objective, scored, every_row(scored), state)
 
 
 # ---- training

@@ -34,7 +34,7 @@ from embedx.text.encode import encode
 from embedx.text.heldout import hold_out
 from embedx.text.settings import TextSettings, VocabularySettings
 from embedx.text.vocabulary import select
-from eval import corpus, objectives_compared as compared, word_tests
+from eval import corpus, objectives_compared as compared, objectives_tables as tables, word_tests
 from eval.experiment import Experiment, Run, say
 from eval.records import Job, Records, Result
 
@@ -332,14 +332,14 @@ EXPERIMENT = Experiment(
     jobs=jobs,
     measure=measure,
     tables={
-        "ahead": compared.ahead,
-        "targets": compared.targets,
-        "conditions": compared.conditions,
-        "time": compared.equal_time,
-        **{part: partial(compared.of_part, part) for part in ("epochs", "exact")},
-        "rates": compared.rates,
-        "rows": compared.equal_rows,
+        "ahead": tables.ahead,
+        "targets": tables.targets,
+        "conditions": tables.conditions,
+        "time": tables.equal_time,
+        **{part: partial(tables.of_part, part) for part in ("epochs", "exact")},
+        "rates": tables.rates,
+        "rows": tables.equal_rows,
     },
-    plots={"": compared.plot, "-rates": compared.plot_rates},
-    publish=compared.publish,
+    plots={"": tables.plot, "-rates": tables.plot_rates},
+    publish=tables.publish,
 )

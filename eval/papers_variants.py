@@ -1,11 +1,10 @@
-"""Objectives that differ from embedx's in one point, to measure what the point does; none is
-registered.
+"""Objectives that differ from embedx's in one point, to measure what it does; none is registered.
 
 ar-by-iterations         the local step of `ar` falls with the iterations, as Ruiz et al. 2018 have
                          it, not with the visits of an input
 ar-probit-by-iterations  likewise
-ar-probit-from-standard  the law of the noise begins at location 0 and scale 1, not at what the
-                         first visit sees
+ar-probit-from-standard  the distribution of the utility begins at location 0 and scale 1, not at
+                         what the first visit sees
 umax-uncapped            a step of U-max may raise u above the draws' estimate of the normaliser
 sampled-softmax-joint    one candidate set for all labels of a row (Yen et al. 2018), not one each
 """
@@ -102,7 +101,11 @@ class ProbitFromStandard(ar_probit.AugmentReduceProbit):
 
 @kernel
 def umax_uncapped(batch, state, constants, n_examples, n, lr):
-    """`umax.coefficients`, whose step of u has no limit above."""
+    """`umax.coefficients`, whose step of u has no limit above.
+
+    The loop is written out again: in embedx's the limit is one of three in an expression, and a
+    setting that lifts it would be for this measurement alone.
+    """
     z = batch.z
     state_row = batch.state_row
     n_updates = batch.n_updates

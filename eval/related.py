@@ -183,7 +183,7 @@ def measure(run: Run, job: Job) -> Result:
     if job["tool"] == "gensim":
         rate = float(job["rate"])
         details = {"feed": "LineSentence", "threads": 1, "alpha": rate, "seed": job["seed"]}
-        vectors, *_ = speed_process.train_gensim(SETTINGS | details, files, run.folder)
+        vectors = speed_process.train_gensim(SETTINGS | details, files, run.folder).vectors
         return {"gensim": scores(run, vectors)}
     model = embedx.SkipGram(threads=1, seed=job["seed"]).fit(files["text"]).model
     settings = {name: model.settings[name] for name in ("optimizer", "learning_rate")}

@@ -2,8 +2,9 @@
 
 Every measurement is a fresh process (`speed_process.py`), contenders take turns so that a slow
 minute affects all of them, and tables give medians. Words per second are words of the text × epochs
-/ seconds of training, the same numerator for everybody. gensim is fed in every way it documents,
-and the best one is used. Where quality is compared, its learning rate is the best of three.
+/ seconds of training, the same numerator for everybody. gensim gets the corpus in every form that
+it documents (its feeds), and the fastest one is used. Where quality is compared, its learning rate
+is the best of three.
 
 Speed and quality are measured apart: a few runs on all threads of a quiet machine, and many seeds
 of one thread each on any.
@@ -19,11 +20,12 @@ from typing import Any
 from eval import corpus, speed_block, speed_tables
 from eval.experiment import Experiment, Run, in_process, say
 from eval.records import Job, Result
-from eval.speed_process import PROGRAMS
+from eval.speed_process import FUNCTIONS, PROGRAMS, READING
 from eval.speed_runs import (
     BEGINNINGS,
     CONTENDERS,
     DEFAULT,
+    FEED_TRIAL,
     MANY_SEEDS,
     RATES,
     TEXTS,
@@ -86,7 +88,7 @@ class Plan:
             if self.one_line or feed != "Text8Corpus":
                 one = {"epochs": 1, "alpha": RATES[0], "seed": 1} | text
                 yield self.train_job(
-                    "gensim", "feed", score=False, feed=feed, threads=threads, **one
+                    "gensim", FEED_TRIAL, score=False, feed=feed, threads=threads, **one
                 )
 
     def training(self) -> Iterator[Job]:
@@ -139,7 +141,7 @@ class Plan:
             yield default | {"kernels": "cold"}
             yield default | {"tokens": "warm"}
 
-    def feed(self) -> Iterator[Job]:
+    def reading(self) -> Iterator[Job]:
         """Reading, counting, encoding; plain and compressed."""
         # gensim counts words on one thread
         model = self.settings | {"threads": 1, "alpha": RATES[0], "seed": 1}
@@ -155,7 +157,7 @@ class Plan:
         variants += [{"tool": "gensim", "file": "text", "feed": "corpus_file", **model}]
         variants += [{"tool": "wc", "file": file} for file in ("text", "gz")]
         for turn in self.turns:
-            yield from ({"kind": "feed", **variant, "turn": turn} for variant in variants)
+            yield from ({"kind": READING, **variant, "turn": turn} for variant in variants)
 
     def memory(self) -> Iterator[Job]:
         """The corpus, and one ten times as large of the same words: --min-count rises tenfold with
@@ -253,7 +255,7 @@ SECTIONS = {
     "training": Plan.training,
     "quality": Plan.quality,
     "whole": Plan.whole,
-    "feed": Plan.feed,
+    "reading": Plan.reading,
     "memory": Plan.memory,
     "start": Plan.start,
     "block": Plan.block,
@@ -309,7 +311,7 @@ def measure(run: Run, job: Job) -> Result:
     """The result of a job run in a process of its own. Ends the program if that fails; what was
     measured is kept.
     """
-    if job["kind"] not in ("feed", "block") and DEFAULT not in run.warm:
+    if job["kind"] not in (READING, "block") and DEFAULT not in run.warm:
         say("warming up: kernels are compiled unless they were before")
         run.warm.add(DEFAULT)
         for options in CONTENDERS.values():
@@ -328,9 +330,7 @@ def measure(run: Run, job: Job) -> Result:
         {"OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"} if job["kind"] == "block" else {}
     )
     files = run.files | {"began": str(time.time())}
-    result = in_process(
-        "eval.speed_process", job["kind"].replace(" ", "_"), job, files, **one_thread
-    )
+    result = in_process("eval.speed_process", FUNCTIONS[job["kind"]], job, files, **one_thread)
     if "error" in result:
         raise SystemExit(
             f"{result['stderr']}\nthis job failed, see above: {job}\n--resume continues from here"

@@ -16,13 +16,25 @@ import tempfile
 import threading
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 Job = dict[str, Any]
 Files = dict[str, str]
 Result = dict[str, Any]
+
+READING = "feed"  # kind of the jobs of the section `reading`, as they are on record
+# The function of this module for each kind of job.
+FUNCTIONS = {
+    "train": "train",
+    "command": "command",
+    READING: "reading",
+    "first block": "first_block",
+    "block": "block",
+    "memory": "memory",
+}
 
 
 # ---- training
@@ -36,21 +48,27 @@ def train(job: Job, files: Files) -> dict[str, Any]:
     if "megabytes" in job:
         files = files | {form: files[f"{form} {job['megabytes']}"] for form in ("text", "lines")}
     with tempfile.TemporaryDirectory() as scratch:
-        vectors, before, training, cpu, peak, about = train(job, files, Path(scratch))
+        trained = train(job, files, Path(scratch))
     result = {
-        "before": before,
-        "training": training,
-        "total": before + training,
-        "cpu": cpu,
-        "peak_rss": peak,
-        **about,
+        "before": trained.before,
+        "training": trained.training,
+        "total": trained.before + trained.training,
+        "cpu": trained.cpu,
+        "peak_rss": trained.peak_rss,
+        **trained.about,
     }
-    return result | scores(vectors, files) if job["score"] else result
+    return result | scores(trained.vectors, files) if job["score"] else result
 
 
-# Vectors, seconds before training, of training, of all cores in training, peak memory in bytes,
-# what else is recorded
-Trained = tuple[Any, float, float, float, int, dict[str, str]]
+class Trained(NamedTuple):
+    """Word vectors, and what their training took."""
+
+    vectors: Any
+    before: float  # seconds before training
+    training: float  # seconds of training
+    cpu: float  # of all cores in training, seconds
+    peak_rss: int  # bytes
+    about: Mapping[str, str] = MappingProxyType({})  # what else is recorded
 
 
 def train_gensim(job: Job, files: Files, scratch: Path) -> Trained:
@@ -68,17 +86,11 @@ def train_gensim(job: Job, files: Files, scratch: Path) -> Trained:
     )
     training = time.perf_counter() - ready
     cpu = time.process_time() - cpu
-    peak = status("VmHWM")
+    peak_rss = status("VmHWM")
     from embedx import WordVectors
 
-    return (
-        WordVectors(model.wv.index_to_key, {"input": model.wv.vectors}),
-        ready - start,
-        training,
-        cpu,
-        peak,
-        {},
-    )
+    vectors = WordVectors(model.wv.index_to_key, {"input": model.wv.vectors})
+    return Trained(vectors, ready - start, training, cpu, peak_rss)
 
 
 def gensim_model(job: Job) -> Any:
@@ -101,7 +113,7 @@ def gensim_model(job: Job) -> Any:
 
 
 def gensim_feed(name: str, files: Files) -> dict[str, Any]:
-    """The corpus as gensim takes it, in one of the ways its documentation names."""
+    """The corpus as arguments of gensim, in one of the forms that its documentation names."""
     from gensim.models import word2vec
 
     if name == "corpus_file":
@@ -214,13 +226,13 @@ def train_program(job: Job, files: Files, scratch: Path) -> Trained:
     vectors = load(str(scratch / ("vectors.vec" if job["tool"] == "fastText" else "vectors")))
     epoch, cpu_epoch = ((all_epochs - one) / (epochs - 1) for one, all_epochs in (seconds, cpu))
     version = {"version": hashlib.sha256(program.read_bytes()).hexdigest()[:12]}
-    return (
+    return Trained(
         vectors,
-        seconds[0] - epoch,
-        epochs * epoch,
-        epochs * cpu_epoch,
-        1024 * after.ru_maxrss,
-        version,
+        before=seconds[0] - epoch,
+        training=epochs * epoch,
+        cpu=epochs * cpu_epoch,
+        peak_rss=1024 * after.ru_maxrss,
+        about=version,
     )
 
 
@@ -228,7 +240,8 @@ def train_embedx(job: Job, files: Files, scratch: Path) -> Trained:
     start = time.perf_counter()
     vectors, watch = run_embedx(job, files[job["file"]], scratch)
     started, ended = watch.stages["training"]
-    return vectors, started - start, ended - started, watch.cpu["training"], status("VmHWM"), {}
+    cpu = watch.cpu["training"]
+    return Trained(vectors, started - start, ended - started, cpu, status("VmHWM"))
 
 
 def run_embedx(job: Job, corpus: str, scratch: Path) -> tuple[Any, "Stopwatch"]:
@@ -297,12 +310,12 @@ def packed(values: Any) -> str:
 # ---- reading
 
 
-def feed(job: Job, files: Files) -> dict[str, Any]:
+def reading(job: Job, files: Files) -> dict[str, Any]:
     """Seconds to read the corpus and count its words; embedx also encodes and stores it."""
-    return {"seconds": FEEDERS[job["tool"]](job, files)}
+    return {"seconds": READERS[job["tool"]](job, files)}
 
 
-def feed_embedx(job: Job, files: Files) -> float:
+def read_by_embedx(job: Job, files: Files) -> float:
     from embedx.runtime.progress import Silent
     from embedx.text.encode import encode
     from embedx.text.settings import TextSettings, VocabularySettings
@@ -315,7 +328,7 @@ def feed_embedx(job: Job, files: Files) -> float:
             return time.perf_counter() - start
 
 
-def feed_gensim(job: Job, files: Files) -> float:
+def read_by_gensim(job: Job, files: Files) -> float:
     model = gensim_model(job)
     packed = {"text": files["gz"], "lines": files["gz"]} if job["file"] == "gz" else files
     start = time.perf_counter()
@@ -323,12 +336,12 @@ def feed_gensim(job: Job, files: Files) -> float:
     return time.perf_counter() - start
 
 
-def feed_wc(job: Job, files: Files) -> float:
+def read_by_wc(job: Job, files: Files) -> float:
     command = {"text": 'wc -w < "$0"', "gz": 'gzip -dc "$0" | wc -w'}[job["file"]]
     return timed(["sh", "-c", command, files[job["file"]]], {"LC_ALL": "C"})
 
 
-FEEDERS = {"embedx": feed_embedx, "gensim": feed_gensim, "wc": feed_wc}
+READERS = {"embedx": read_by_embedx, "gensim": read_by_gensim, "wc": read_by_wc}
 
 
 # ---- whole commands
@@ -388,7 +401,7 @@ def command_gensim(job: Job, files: Files, scratch: Path) -> float:
 
 
 def script(job: Job, files: Files) -> dict[str, Any]:
-    train_gensim(job, files, Path())[0].save(files["output"])
+    train_gensim(job, files, Path()).vectors.save(files["output"])
     return {}
 
 

@@ -1,4 +1,6 @@
-"""The runs on record that `speed` compares: each trainer at its best feed and learning rate."""
+"""The runs on record that `speed` compares: each trainer at its best learning rate, gensim with its
+fastest feed (the form in which it gets the corpus).
+"""
 
 import statistics
 from collections.abc import Iterable, Sequence
@@ -22,11 +24,12 @@ BEGINNINGS = {"peers": 20, "quality": 30}  # megabytes of the corpus
 # of the section on quality: this and all of it
 TEXTS: tuple[dict[str, Any], ...] = ({"megabytes": BEGINNINGS["quality"]}, {})
 POOLED = "pooled similarity"
+FEED_TRIAL = "feed"  # purpose of the jobs that time gensim's feeds
 
 
 def best_feed(records: Records, threads: int, epochs: int, **text: Any) -> str:
-    """gensim's feed with the least time for a run of so many epochs, what comes before training
-    included or not (epochs 0).
+    """The feed with which gensim is fastest: in a run of so many epochs from its start, or if they
+    are 0 in training alone.
     """
 
     def seconds(record: Record) -> float:
@@ -35,9 +38,7 @@ def best_feed(records: Records, threads: int, epochs: int, **text: Any) -> str:
             result["training"] if epochs == 0 else result["before"] + epochs * result["training"]
         )
 
-    timed = records.find(
-        kind="train", tool="gensim", threads=threads, purpose="feed", **{"megabytes": None} | text
-    )
+    timed = runs_of(records, "gensim", FEED_TRIAL, threads=threads, **text)
     if not timed:
         raise SystemExit(
             f"gensim's feeds were not timed at {threads} threads: gensim takes part in this section"
@@ -46,7 +47,7 @@ def best_feed(records: Records, threads: int, epochs: int, **text: Any) -> str:
 
 
 def runs_of(records: Records, tool: str, purpose: str, **job: Any) -> list[Record]:
-    """Runs at the full number of epochs, on the whole corpus unless `megabytes` are given."""
+    """Training runs for a purpose, on the whole corpus unless `megabytes` are given."""
     return records.find(kind="train", tool=tool, purpose=purpose, **{"megabytes": None} | job)
 
 

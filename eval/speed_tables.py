@@ -14,8 +14,10 @@ from embedx.evaluation import word_report, word_sets, words
 from eval import word_tests
 from eval.page import DASH, MEGABYTE, figure, number, table, target, thousands
 from eval.records import Job, Record, Records, grouped
+from eval.speed_process import READING
 from eval.speed_runs import (
     DEFAULT,
+    FEED_TRIAL,
     MANY_SEEDS,
     POOLED,
     TEXTS,
@@ -162,7 +164,7 @@ def gensim_rate(records: Records, threads: int) -> float | None:
 
 
 def feeds(records: Records) -> str:
-    """How gensim's feed was chosen."""
+    """gensim's words per second by feed, the form in which it gets the corpus."""
     return table(
         [
             {
@@ -177,7 +179,7 @@ def feeds(records: Records) -> str:
                     else ""
                 ),
             }
-            for record in records.find(kind="train", tool="gensim", purpose="feed", megabytes=None)
+            for record in runs_of(records, "gensim", FEED_TRIAL)
         ]
     )
 
@@ -265,7 +267,7 @@ def reading_times(records: Records) -> dict[tuple[str, str], list[float]]:
         names = {"embedx": "embedx", "wc": "wc -w"}
         return job["file"], names.get(job["tool"]) or f"gensim build_vocab, {job['feed']}"
 
-    return seconds_of(records.find(kind="feed"), reader)
+    return seconds_of(records.find(kind=READING), reader)
 
 
 def reading(records: Records) -> str:

@@ -238,11 +238,7 @@ def without_epochs(extra: list[str]) -> list[str]:
 
 # How far decimals may be from those shown: docs/tour.md says so of cosines and correlations.
 SPREAD = {"train": 0.08, "nn": 0.08, "analogy": 0.08, "eval": 0.04, "predict": 0.08}
-
-
 PERCENT = 1.5
-
-
 NUMBER = re.compile(r"(?<!\w)-?\d[\d,]*(?:\.\d+)?(?!\w)")
 
 

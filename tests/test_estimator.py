@@ -28,17 +28,11 @@ ORDER = (
     "the order of the steps, and the noise, are drawn by place: rows that stand elsewhere are met"
     " otherwise"
 )
-
-
 BY_STEPS = {
     f"check_sample_weight_equivalence_on_{kind}_data": ORDER for kind in ("dense", "sparse")
 }
-
-
 # of 100 on data that small: conventions are the same after any number, and this one learns
 FEW = {"epochs": 5}
-
-
 CANDIDATES = [
     (SoftmaxClassifier(), {}),
     (SoftmaxClassifier("ns", epochs=25), BY_STEPS),

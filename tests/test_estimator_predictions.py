@@ -103,8 +103,6 @@ def test_the_data_of_the_user_are_not_changed(digit_arrays):
 
 
 TEXTS = ["the cat purrs", "a dog and a cat", "the car on the road", "a road, a car"] * 20
-
-
 TOPICS = ["pet", "pet", "car", "car"] * 20
 
 

@@ -7,7 +7,7 @@ import pytest
 import reference
 
 from embedx.objectives import OBJECTIVES
-from eval import bounds as script
+from eval import bounds, bounds_gaps
 from tests.support.eval_setup import Records, Run, environment, experiment_called, rows_of
 from tests.support.objectives import make
 
@@ -26,11 +26,11 @@ def scored():
     rng = np.random.default_rng(0)
     z = rng.normal(0, 3, (5, N_CLASSES))
     noise = rng.dirichlet(np.full(N_CLASSES, 5.0))
-    return script.Scored(z, rng.integers(N_CLASSES, size=5), noise)
+    return bounds_gaps.Scored(z, rng.integers(N_CLASSES, size=5), noise)
 
 
 def gap(title, scored, n_rows, run):
-    return script.gap_of(script.METHODS[title], scored, n_rows, run, seed=1)
+    return bounds_gaps.gap_of(bounds_gaps.METHODS[title], scored, n_rows, run, seed=1)
 
 
 def exact_losses(scored):
@@ -72,20 +72,20 @@ def test_of_so_many_draws_that_all_rows_are_there_the_estimate_is_close(scored, 
 
 
 def test_every_objective_is_classified_and_bounds_match_its_traits():
-    assert script.KINDS.keys() == OBJECTIVES.keys()
-    bounds = {name for name, kind in script.KINDS.items() if kind == script.BOUND}
-    assert bounds == {name for name in OBJECTIVES if make(name).traits.bound}
+    assert bounds.KINDS.keys() == OBJECTIVES.keys()
+    lower_bounds = {name for name, kind in bounds.KINDS.items() if kind == bounds_gaps.BOUND}
+    assert lower_bounds == {name for name in OBJECTIVES if make(name).traits.bound}
 
 
 def test_a_set_from_its_jobs_to_its_tables(run):
     run.measure(resume=True)
-    best = script.best_step(run.records, {"data": "gaussian", "objective": "ar"})
+    best = bounds.best_step(run.records, {"data": "gaussian", "objective": "ar"})
     tried = [record["job"]["step"] for record in run.records.find(what="rate", objective="ar")]
     assert min(tried) < best < max(tried)
-    assert [*rows_of(script.same("gaussian", run.records))] == [*script.METHODS]
-    rows = rows_of(script.models("gaussian", run.records))
+    assert [*rows_of(bounds.same("gaussian", run.records))] == [*bounds_gaps.METHODS]
+    rows = rows_of(bounds.models("gaussian", run.records))
     assert rows.keys() == {"softmax", "ar"}
     assert "±" in rows["ar"]["gap at its own weights"]
-    assert rows_of(script.price(run.records))["ove"]["16 rows"] == "1.00"
-    assert script.models("words", run.records) == "Not measured."
-    assert script.plot(run.records) is not None
+    assert rows_of(bounds.price(run.records))["ove"]["16 rows"] == "1.00"
+    assert bounds.models("words", run.records) == "Not measured."
+    assert bounds.plot(run.records) is not None

@@ -11,7 +11,12 @@ import pytest
 
 from embedx import objectives as registry
 from embedx.evaluation import heldout, statistics
-from eval import __main__ as command, objectives as script, objectives_compared as compared
+from eval import (
+    __main__ as command,
+    objectives as script,
+    objectives_compared as compared,
+    objectives_tables as tables,
+)
 from eval.experiment import report
 from tests.support import forked
 from tests.support.eval_setup import (
@@ -143,7 +148,7 @@ def test_the_best_point_is_chosen_on_spans_that_it_is_not_scored_on(records):
     }
     assert compared.best_label(points["ns"]) == "3"  # likelier only where it is chosen
     assert [compared.seed_of(point) for point in compared.best_points(runs)["ns"]] == [1, 2]
-    table = compared.equal_time(runs)
+    table = tables.equal_time(runs)
     [ns] = [line for line in table.splitlines() if "`ns` | 3.0" in line]
     test = np.mean([compared.mean_of(point, compared.TEST) for point in points["ns"]["3"]])
     assert f"| {test:.3f} |" in ns
@@ -188,21 +193,21 @@ def test_published_numbers_are_those_that_embedx_prints(records, tmp_path, monke
         {"part": "epochs", "name": "ove", "diverged": True},
     )
     monkeypatch.setattr(registry, "MEASURED_FILE", tmp_path / "measured.json")
-    shutil.copy(compared.PAGE, tmp_path)
-    monkeypatch.setattr(compared, "PAGE", tmp_path / compared.PAGE.name)
-    compared.publish(runs_of_page)
+    shutil.copy(tables.PAGE, tmp_path)
+    monkeypatch.setattr(tables, "PAGE", tmp_path / tables.PAGE.name)
+    tables.publish(runs_of_page)
     rows = {row[0]: dict(zip(registry.TABLE_HEAD, row, strict=True)) for row in registry.table()}
     assert (rows["ns"]["WordSim-353"], rows["ns"]["words/s"]) == ("0.654", "1,000,000")
     assert rows["ove"]["log-likelihood"] == "diverged"
     assert rows["hs"]["log-likelihood"] == "-"
-    text = compared.PAGE.read_text()
+    text = tables.PAGE.read_text()
     assert "2026-01-02" in text
     assert "the unigram model has -9.500" in text
 
 
 def test_the_published_numbers_are_those_on_record():
     """`python -m eval objectives --publish` would change nothing."""
-    published = compared.published(Records(RESULTS / "objectives.jsonl"))
+    published = tables.published(Records(RESULTS / "objectives.jsonl"))
     assert json.dumps(published, indent=1) + "\n" == registry.MEASURED_FILE.read_text("utf-8")
 
 
@@ -235,7 +240,7 @@ def test_a_run_and_its_page_from_the_command_line(two_topics, tmp_path, monkeypa
             held["log_likelihood"], abs=1e-5
         )
     with pytest.raises(SystemExit, match="`epochs`"):
-        compared.published(records)
+        tables.published(records)
     (tmp_path / "objectives.md").unlink()
     report(experiment_called("objectives"), tmp_path, quick=True)
     assert (tmp_path / "objectives.md").read_text() == page

@@ -15,7 +15,7 @@ from eval import (
     papers,
     papers_adversarial as script,
     papers_augment_and_reduce,
-    papers_one_vs_each,
+    papers_one_vs_each_fits,
     papers_unbiased_softmax,
 )
 from eval.papers_variants import VARIANTS
@@ -61,7 +61,7 @@ def data(tmp_path, monkeypatch):
     papers.load.cache_clear()
     for module, cached in (
         (papers_augment_and_reduce, "prepared"),
-        (papers_one_vs_each, "loaded"),
+        (papers_one_vs_each_fits, "load_numbered"),
         (papers_unbiased_softmax, "prepared"),
     ):
         getattr(module, cached).cache_clear()
@@ -105,7 +105,7 @@ def test_one_vs_each(data):
 
 def test_a_label_that_training_never_saw_is_a_mistake_and_left_out_of_nlpd():
     log_p = np.log(np.array([[0.5, 0.5], [0.25, 0.75]]))
-    scores = papers_one_vs_each.scores_of(log_p, np.array([2, 1]))
+    scores = papers_one_vs_each_fits.scores_of(log_p, np.array([2, 1]))
     assert (scores["error"], scores["unknown"]) == (0.5, 1)
     assert scores["nlpd"] == pytest.approx(-np.log(0.75))
 

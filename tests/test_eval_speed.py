@@ -58,13 +58,13 @@ def jobs_of(tmp_path, *only, runs=(), quick=False):
 
 
 def test_a_tool_is_left_out_by_naming_the_others(tmp_path):
-    assert {job.get("tool") for job in jobs_of(tmp_path, "feed", "embedx")} == {"embedx", "wc"}
+    assert {job.get("tool") for job in jobs_of(tmp_path, "reading", "embedx")} == {"embedx", "wc"}
     assert {job["file"] for job in jobs_of(tmp_path, "memory", "embedx")} == {"text", "larger"}
 
 
 def test_recorded_jobs_equal_the_jobs_of_the_experiment():
     """Otherwise --resume would not find the published records."""
-    run = Run(experiment_called("speed"), ["start", "feed", "memory"], quick=False, turns=3)
+    run = Run(experiment_called("speed"), ["start", "reading", "memory"], quick=False, turns=3)
     run.records = speed.EXPERIMENT.records_in(RESULTS)
     assert all(run.records.get(job) for job in speed.jobs(run))
 
@@ -90,7 +90,7 @@ def test_models_count_as_equal_unless_a_confidence_interval_excludes_it(judged, 
 
 @needs_gensim
 def test_a_section_is_measured_once_and_reported_again_without_measuring(two_topics, tmp_path):
-    command = ["speed", "--quick", "--only", "feed", "embedx", "--results", str(tmp_path)]
+    command = ["speed", "--quick", "--only", "reading", "embedx", "--results", str(tmp_path)]
 
     def run(*more):
         completed = forked.run(

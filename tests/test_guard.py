@@ -21,8 +21,6 @@ from tests.support.refusals import check_fields, refused
 
 # Mean losses of a Bowl, |w|² / 2: at its start, and of the parameters of its baseline.
 UNTRAINED_LOSS = 3 * 8**2 / 2
-
-
 BASELINE_LOSS = 3 * 4**2 / 2
 
 

@@ -36,11 +36,7 @@ PACKERS = {
     "xz": lzma.compress,
     "zst": zstandard.ZstdCompressor().compress,
 }
-
-
 DATA = Path(os.environ.get("EMBEDX_DATA", "")) / "xc"
-
-
 BLOCK_SIZES = pytest.mark.parametrize("size", [40, 1 << 18])
 
 

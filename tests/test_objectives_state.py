@@ -15,8 +15,6 @@ from tests.support.objective_state import K, sampled_weights, scores, take_step
 from tests.support.objectives import make
 
 NORMALISERS = ("ar", "umax", "sgd-double-sum", "scgd")  # those whose state is log Z or log η
-
-
 RELATIVE = {
     "ar": {"augment": "noise"},
     "umax": {"double_sum": "proposed"},
@@ -206,12 +204,8 @@ FREE_SCORES |= {
 
 
 FREE_SCORES["ar by noise"] = {"augment": "noise"}
-
-
 # of two inputs, ten examples each
 LABELS = np.array([[0] * 6 + [1] * 3 + [2], [3] * 2 + [0] * 2 + [1] * 6])
-
-
 SHARES = np.array([np.bincount(row, minlength=4) / 10 for row in LABELS])
 
 

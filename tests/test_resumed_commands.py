@@ -22,16 +22,12 @@ RUNS = {
     "train-collapsed": "train CORPUS --objective softmax --collapsed --dim 64 --epochs 100",
     "classify": "classify digits --epochs 30 --validation 0.2 --set patience=1000",
 }
-
-
 # What is made before these train, of the text or of another model, is made anew when they go on.
 FILE_WRITTEN = {
     "train-subwords": "ngram.npy",
     "train-phrases": "phrases1.tsv",
     "train-start": "input.npy",
 }
-
-
 PREPARED = {
     "train-subwords": "train CORPUS --subwords 2-4 --set buckets=50 --dim 8 --epochs 20",
     "train-start": "train CORPUS --start train --dim 8 --epochs 30",
