@@ -261,7 +261,7 @@ def defaults_by_kind() -> str:
         values[kind] = {"objective": config.objective.name, **config.record()}
     names = dict.fromkeys(name for defaults in DEFAULTS_BY_KIND.values() for name in defaults)
     rows = [
-        (f"`{option_name(name)}`", *(as_typed(values[kind][name]) for kind in values))
+        (f"`{option_name(name)}`", *(as_typed(values[kind].get(name, "-")) for kind in values))
         for name in names
     ]
     return markdown(("option", *values), rows)

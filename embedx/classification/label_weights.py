@@ -32,8 +32,7 @@ Other files that read the setting:
     comparison/labels.py      labels that are trained one after another converge
     distributed/refusals.py   a cluster trains all but sparse rows by steps, and L-BFGS
 
-A trained model is what its arrays are: `has_sparse_weights` and `has_label_tree` of
-classifier.py.
+A trained model is what its arrays are: `has_sparse_weights` and `has_label_tree` of classifier.py.
 These ask for them, or for the strategy that trained it:
 
     classifier.py             scores by all weights, by the sparse ones, or none by a tree

@@ -184,7 +184,7 @@ class _Training:
         """
         ended_by: KeyboardInterrupt | LostClusterError | None = None
         try:
-            while self.diverged is None and (not self._is_over() or self._has_unreported_epoch()):
+            while self.diverged is None and (not self._is_over or self._has_unreported_epoch):
                 self._train_until_pause()
             to_the_end(self._finish_checkpoint, then_raise=True)
         except KeyboardInterrupt as interrupt:
@@ -210,9 +210,9 @@ class _Training:
             self.diverged = self._roll_back(divergence)
             return
         # Before `is_checkpoint_wanted` is cleared, which this reads.
-        is_checkpoint_due = self._is_checkpoint_due() and not self._is_over()
+        is_checkpoint_due = self._is_checkpoint_due and not self._is_over
         self.is_checkpoint_wanted = False
-        if self._is_epoch_over or self._is_over():
+        if self._is_epoch_over or self._is_over:
             self._end_epoch()
         if self.checkpoints is not None and is_checkpoint_due:
             self.checkpoints.take(self.state)
@@ -244,6 +244,7 @@ class _Training:
         if self.seconds - self.reported_at >= self.progress.interval:
             self._report()
 
+    @property
     def _is_checkpoint_due(self) -> bool:
         if self.checkpoints is None:
             return False
@@ -431,11 +432,13 @@ class _Training:
     def _is_epoch_over(self) -> bool:
         return self.after_epoch is not None and self.next_step >= self.end_of_epoch
 
+    @property
     def _is_over(self) -> bool:
         is_out_of_steps = self.schedule.share_done(self.next_step, self.seconds) >= 1.0
         is_ended = self.is_ended_by_callback or self.is_stopped
         return self.strategy.is_finished or is_ended or is_out_of_steps
 
+    @property
     def _has_unreported_epoch(self) -> bool:
         """Whether an epoch has started, in this run or the one it resumes, without a call of
         `after_epoch`.
