@@ -58,13 +58,13 @@ class LabelTask:
         self.given_settings = request.settings
         # What the word n-grams were chosen from, where they were.
         self.reason_of_ngrams: str | None = None
-        validation = ClassifySettings.from_options(request.settings).validation
+        validation = ClassifySettings.from_options(self.given_settings).validation
         if validation is not None and share_of_rows(validation) is None:
             check_there(validation)
         has_start = request.start is not None
-        if request.settings.get("anchored") is False:
-            check_used(request.settings, [("anchored", has_start, Setting("start"))])
-        self.cluster = ClusterSettings.from_options(request.settings)
+        if self.given_settings.get("anchored") is False:
+            check_used(self.given_settings, [("anchored", has_start, Setting("start"))])
+        self.cluster = ClusterSettings.from_options(self.given_settings)
         if request.test_labels and not request.test:
             raise InapplicableError("test_labels", None, ("needs ", Setting("test")))
 
@@ -93,13 +93,13 @@ class LabelTask:
     @cached_property
     def run_settings(self) -> RunSettings:
         """The objective and settings of the run."""
-        options = self.request.settings
+        options = self.given_settings
         name = self.request.objective
         if self.start is not None:
             options = settings_to_continue(self.start, name, options, str(self.request.start))
             name = self.start.objective.name
         wanted = configure_classifier(name, options, lambda: self.data.training)
-        return dataclasses.replace(wanted, given_names=given_names(self.request.settings))
+        return dataclasses.replace(wanted, given_names=given_names(self.given_settings))
 
     @property
     def objective(self) -> str:
@@ -206,8 +206,8 @@ class LabelTask:
             request.train,
             request.train_labels,
             progress=self.progress,
-            text=TextFeatureSettings.from_options(request.settings),
-            table=TableSettings.from_options(request.settings),
+            text=TextFeatureSettings.from_options(self.given_settings),
+            table=TableSettings.from_options(self.given_settings),
             trained=schema,
         )
         learns_text = training.schema.text is not None and schema is None
@@ -215,10 +215,10 @@ class LabelTask:
         if schema is not None:
             need = ("without ", Setting("start"))
         names = settings_of(TextFeatureSettings)
-        check_used(request.settings, ((name, learns_text, need) for name in names))
+        check_used(self.given_settings, ((name, learns_text, need) for name in names))
         if not learns_text or self.cluster.is_asked_for:
             return training
-        choice = word_ngrams.choose(training, request.objective, request.settings, self.progress)
+        choice = word_ngrams.choose(training, request.objective, self.given_settings, self.progress)
         self.reason_of_ngrams = choice.reason
         return choice.data
 
