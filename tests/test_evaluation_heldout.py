@@ -176,7 +176,7 @@ def test_no_pair_is_scored_and_calibrated_with():
 
 
 def test_calibration_pairs_are_fewer_where_words_are_many(monkeypatch):
-    monkeypatch.setattr(heldout, "MAX_CALIBRATION", 40 * 300)
+    monkeypatch.setattr(heldout, "MAX_CALIBRATION_FLOATS", 40 * 300)
     vectors = words_model(n=300, sample=0.0)
     pairs, calibration = draw(
         np.arange(300, dtype=np.int32).repeat(40), np.arange(12_000) // 25, vectors, at_most=5000

@@ -45,18 +45,18 @@ def score_questions(test: Analogies, vectors: WordVectors, progress: Progress) -
     if not known:
         return ItemScores(test, values)
 
-    # Several questions may differ in the right answer alone.
-    asked = list(dict.fromkeys(question[:3] for question in known))
+    # Several questions may differ in the right answer alone: a, b and c are asked once.
+    triples = list(dict.fromkeys(question[:3] for question in known))
     best_rows = best_answers(
         vectors.vectors[: test.restrict_vocab],
-        np.array([[rows[word][0] for word in question] for question in asked]),
-        _excluded_rows(asked, rows),
+        np.array([[rows[word][0] for word in question] for question in triples]),
+        _excluded_rows(triples, rows),
         progress,
         test.method,
     )
     answers = {
         question: words[row].upper() if row >= 0 else ""
-        for question, row in zip(asked, best_rows.tolist(), strict=True)
+        for question, row in zip(triples, best_rows.tolist(), strict=True)
     }
     values[is_known] = [answers[question[:3]] == question[3] for question in known]
     return ItemScores(test, values, {"method": test.method, "sections": _sections(test, values)})
@@ -70,11 +70,11 @@ def _rows_by_upper_case(words: Sequence[str]) -> dict[str, list[int]]:
     return rows
 
 
-def _excluded_rows(asked: Sequence[tuple[str, ...]], rows: dict[str, list[int]]) -> ndarray:
+def _excluded_rows(triples: Sequence[tuple[str, ...]], rows: dict[str, list[int]]) -> ndarray:
     """int64 (n, 2): the number of a question, and a row with one of its words."""
     excluded = [
         (number, row)
-        for number, question in enumerate(asked)
+        for number, question in enumerate(triples)
         for word in set(question)
         for row in rows[word]
     ]
@@ -93,27 +93,31 @@ def _sections(test: Analogies, values: ndarray) -> dict[str, dict[str, int]]:
 
 
 def best_answers(
-    table: ndarray, asked: ndarray, excluded: ndarray, progress: Progress, method: str = METHODS[0]
+    table: ndarray,
+    triples: ndarray,
+    excluded: ndarray,
+    progress: Progress,
+    method: str = METHODS[0],
 ) -> ndarray:
     """The row that answers each question, int64 (questions,); -1 where no row can.
 
     Of rows with equal scores the first one is the answer.
 
     table     float32 (rows, dim)
-    asked     int64 (questions, 3): the rows of a, b and c
+    triples     int64 (questions, 3): the rows of a, b and c
     excluded  int64 (n, 2): a question, and a row that cannot be its answer
     """
     n_rows, dim = table.shape
     norms = np.sqrt(np.einsum("ij,ij->i", table, table))
     inverse = np.divide(1, norms, out=np.zeros_like(norms), where=norms > 0)
-    words, place = np.unique(asked, return_inverse=True)
-    a, b, c = place.reshape(asked.shape).T
+    words, place = np.unique(triples, return_inverse=True)
+    a, b, c = place.reshape(triples.shape).T
     units = table[words] * inverse[words, None]
     excluded = excluded[np.argsort(excluded[:, 0], kind="stable")]
     width = max(1, min(n_rows, BLOCK_FLOATS // max(len(words), dim)))
     step = max(1, SCORE_FLOATS // width)
-    best = np.full(len(asked), -1)
-    highest = np.full(len(asked), -np.inf, float32)
+    best = np.full(len(triples), -1)
+    highest = np.full(len(triples), -np.inf, float32)
     progress.start("Answering analogies", n_rows, "words")
     for start in range(0, n_rows, width):
         stop = min(start + width, n_rows)
@@ -121,7 +125,7 @@ def best_answers(
         scores_of = _scores_by(method, cosines)
         zero_rows = np.flatnonzero(norms[start:stop] == 0)
         excluded_in_tile = excluded[(excluded[:, 1] >= start) & (excluded[:, 1] < stop)]
-        for first in range(0, len(asked), step):
+        for first in range(0, len(triples), step):
             block = slice(first, first + step)
             scores = scores_of(a[block], b[block], c[block])
             scores[:, zero_rows] = -np.inf

@@ -51,12 +51,12 @@ from embedx.vectors.model import WordVectors, load_folder
 from embedx.vectors.model_folder import TASK
 from embedx.vectors.probabilities import log_probability_given, trained_on
 
-# Pairs that are scored, at most: the standard error is then about 0.01 nats.
+# Maximum number of pairs that are scored: the standard error is then about 0.01 nats.
 PAIRS = 20_000
-# Pairs for calibration, at most, and a tenth of all at most; their log-probabilities take 200 MB at
-# most.
+# Maximum number of pairs for calibration, which are at most a tenth of all, and of their
+# log-probabilities: 200 MB.
 CALIBRATION_PAIRS = 1_000
-MAX_CALIBRATION = 50_000_000
+MAX_CALIBRATION_FLOATS = 50_000_000
 # With fewer pairs no temperature is fitted.
 MIN_CALIBRATION_PAIRS = 20
 # Scores computed at a time: 16 MB.
@@ -122,10 +122,10 @@ def sample_pairs(
 ) -> HeldOutPairs:
     """The pairs of one pass of training over a text; at most `at_most`, drawn at random.
 
-    words      int32 (n,): in text order, -1 for a word outside the vocabulary
-    sentences  int64 (n,): not decreasing; windows end where this changes
-    keep       float32 (n_words,): the chance of each word to be kept
-    groups     int64 (n,): independent groups, for the standard error; by default the sentences
+    words        int32 (n,): in text order, -1 for a word outside the vocabulary
+    sentences    int64 (n,): not decreasing; windows end where this changes
+    keep         float32 (n_words,): the probability of each word to be kept
+    groups       int64 (n,): independent groups, for the standard error; by default the sentences
     per_context  a pair for each context of a centre, as in skip-gram, or one for all of them
     """
     rng = np.random.default_rng(seed)
@@ -234,7 +234,7 @@ def draw(
     keep = keep_probability(counts, vectors.settings["sample"])
     window = vectors.settings["window"]
     per_context = ENCODERS[architecture_of(vectors)].PER_CONTEXT
-    max_calibration = max(MIN_CALIBRATION_PAIRS, MAX_CALIBRATION // len(vectors))
+    max_calibration = max(MIN_CALIBRATION_PAIRS, MAX_CALIBRATION_FLOATS // len(vectors))
     max_calibration = min(CALIBRATION_PAIRS, max_calibration)
     pairs = sample_pairs(
         words, sentences, keep, window, seed, at_most + max_calibration, groups, per_context
@@ -312,7 +312,7 @@ def evaluate(
     log_p_of = log_probability_of(vectors)
     temperature = fitted_temperature(log_p_of, calibration, progress)
 
-    # pairs with the same input are scored together
+    # Pairs with the same input are scored together.
     inputs, input_of_pair = np.unique(pairs.inputs, axis=0, return_inverse=True)
     order = np.argsort(input_of_pair, kind="stable")
     ends = np.searchsorted(input_of_pair[order], np.arange(len(inputs) + 1))
@@ -321,11 +321,11 @@ def evaluate(
     calibrated = np.empty(n_pairs)
     progress.start("scoring", n_pairs, " pairs")
     for rows, log_p in log_p_of(inputs):
-        some = order[ends[rows.start] : ends[rows.stop]]
-        row = input_of_pair[some] - rows.start
-        values[some] = log_p[row, pairs.targets[some]]
+        block = order[ends[rows.start] : ends[rows.stop]]
+        row = input_of_pair[block] - rows.start
+        values[block] = log_p[row, pairs.targets[block]]
         log_normaliser = logsumexp(log_p / temperature, axis=1)
-        calibrated[some] = values[some] / temperature - log_normaliser[row]
+        calibrated[block] = values[block] / temperature - log_normaliser[row]
         progress.update(int(ends[rows.stop]))
     progress.finish()
 
@@ -373,7 +373,9 @@ LogProbability = Callable[[ndarray], Iterator[tuple[slice, ndarray]]]
 
 
 def log_probability_of(vectors: WordVectors) -> LogProbability:
-    """A function from inputs to their log p(. | x), (some, n_words), a block after another."""
+    """A function from inputs to their log p(. | x), (n, n_words), a block after another: the range
+    of the block's inputs, and their log-probabilities.
+    """
     log_probability = log_probability_given(vectors)
     encode_inputs = ENCODERS[architecture_of(vectors)].vectors_of
     size = max(1, BLOCK_FLOATS // len(vectors))
@@ -394,15 +396,15 @@ def fitted_temperature(
         return math.nan
     inputs, row = np.unique(calibration.inputs, axis=0, return_inverse=True)
     log_p = np.concatenate(
-        [np.maximum(block, MIN_LOG_P).astype(float32) for _, block in log_p_of(inputs)]
+        [np.maximum(values, MIN_LOG_P).astype(float32) for _, values in log_p_of(inputs)]
     )
     done = 0
 
     def blocks() -> Iterator[tuple[ndarray, Labels]]:
         nonlocal done
-        for some in blocks_of_rows(len(row), log_p.shape[1]):
-            yield log_p[row[some]], Labels.single(calibration.targets[some])
-            done += len(row[some])
+        for block in blocks_of_rows(len(row), log_p.shape[1]):
+            yield log_p[row[block]], Labels.single(calibration.targets[block])
+            done += len(row[block])
             progress.update(done)
 
     progress.start("fitting the temperature", None, " pairs")

@@ -257,7 +257,7 @@ def evaluate(
         models=names,
         scores=scores,
         differences=differences,
-        warnings=[warning for score in scores for warning in coverage(score)],
+        warnings=[warning for score in scores for warning in coverage_warnings(score)],
         seed=tests.seed,
         protocol=tests.protocol,
         vectors=vectors,
@@ -338,9 +338,9 @@ def summary(name: str, item_scores: ItemScores, seed: int) -> TestScore:
     )
 
 
-def coverage(score: TestScore) -> list[str]:
+def coverage_warnings(score: TestScore) -> list[str]:
     """A warning if the vocabulary covers too few items for the score to mean much."""
-    if score.test == POOLED:  # there are warnings for its sets
+    if score.test == POOLED:  # whose sets have warnings
         return []
     if score.used < MIN_ITEMS:
         return [

@@ -16,7 +16,8 @@ const showTip = (() => {
 })();
 const offerFiles = (() => {
   const save = (text, type, name) => {
-    const link = document.createElement("a"), address = URL.createObjectURL(new Blob([text], {type}));
+    const link = document.createElement("a");
+    const address = URL.createObjectURL(new Blob([text], {type}));
     Object.assign(link, {href: address, download: name}).click();
     setTimeout(() => URL.revokeObjectURL(address), 1000);
   };
@@ -29,18 +30,19 @@ const offerFiles = (() => {
   const quoted = cell => /[",\r\n]/.test(cell) ? `"${cell.replaceAll('"', '""')}"` : cell;
   const csv = rows => rows.map(row => row.map(cell => quoted(inert(cell))).join(",") + "\n").join("");
   const svg = (picture, legend = []) => {  // with its style, so that it looks the same elsewhere
-    const copy = picture.cloneNode(true), box = picture.viewBox.baseVal;
+    const copy = picture.cloneNode(true);
+    const box = picture.viewBox.baseVal;
     const used = ["fill", "fill-opacity", "stroke", "stroke-opacity", "stroke-width", "stroke-dasharray", "stroke-linecap",
       "stroke-linejoin", "font-size", "font-family", "font-weight", "font-style", "text-anchor",
       "dominant-baseline", "paint-order", "opacity"];
-    const [from, to] = [picture, copy].map(each => [...each.querySelectorAll("*")]);
-    from.forEach((each, i) => {
-      const style = getComputedStyle(each);
-      for (const name of used) to[i].style.setProperty(name, style.getPropertyValue(name));
-      for (const name of ["class", "data-row"]) to[i].removeAttribute(name);
+    const [originals, copies] = [picture, copy].map(element => [...element.querySelectorAll("*")]);
+    originals.forEach((element, i) => {
+      const style = getComputedStyle(element);
+      for (const name of used) copies[i].style.setProperty(name, style.getPropertyValue(name));
+      for (const name of ["class", "data-row"]) copies[i].removeAttribute(name);
     });
     const height = box.height + (legend.length ? 12 + 20 * legend.length : 0);
-    legend.forEach(([colour, text], line) => {  // below the picture, a line for each colour
+    legend.forEach(([colour, text], line) => {  // below the picture, a line for element colour
       const add = (kind, attributes) => {
         const part = document.createElementNS("http://www.w3.org/2000/svg", kind);
         for (const [name, value] of Object.entries(attributes)) part.setAttribute(name, value);
@@ -61,7 +63,8 @@ const offerFiles = (() => {
   const PRINT_WIDTH = 3600;  // pixels of a picture, 30 cm in print
   const scaleOf = picture => Math.max(4, Math.ceil(PRINT_WIDTH / picture.viewBox.baseVal.width));
   const png = (text, name, scale) => {
-    const image = new Image(), address = URL.createObjectURL(new Blob([text], {type: "image/svg+xml"}));
+    const image = new Image();
+    const address = URL.createObjectURL(new Blob([text], {type: "image/svg+xml"}));
     image.addEventListener("load", () => {
       const canvas = Object.assign(document.createElement("canvas"), {width: scale * image.width, height: scale * image.height});
       canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
@@ -73,8 +76,8 @@ const offerFiles = (() => {
   const cells = row => [...row.cells].map(cell => plain(cell.textContent));
   const rowsOf = block => {
     if (!block.dataset.columns) return [...block.querySelectorAll("tr")].map(cells);
-    return [JSON.parse(block.dataset.columns), ...[...block.querySelectorAll("[data-row]")].map(each => {
-      return JSON.parse(each.dataset.row).map(String);
+    return [JSON.parse(block.dataset.columns), ...[...block.querySelectorAll("[data-row]")].map(element => {
+      return JSON.parse(element.dataset.row).map(String);
     })];
   };
   const name = (block, ending, given) => {
@@ -88,7 +91,8 @@ const offerFiles = (() => {
     for (const kind of kinds) {
       const button = Object.assign(document.createElement("button"), {type: "button", textContent: kind, title: `save as ${kind}`});
       button.addEventListener("click", () => {
-        const file = name(block, `.${kind.toLowerCase()}`, about), picture = block.querySelector("svg");
+        const file = name(block, `.${kind.toLowerCase()}`, about);
+        const picture = block.querySelector("svg");
         if (kind === "CSV") save(csv(rows()), "text/csv", file);
         else if (kind === "SVG") save(svg(picture, legend()), "image/svg+xml", file);
         else png(svg(picture, legend()), file, scaleOf(picture));
@@ -113,22 +117,31 @@ for (const block of document.querySelectorAll(".wide")) {
 }
 for (const chart of document.querySelectorAll(".chart")) {
   offerFiles(chart, ["CSV", "SVG"], chart.querySelector("figcaption"));
-  const columns = JSON.parse(chart.dataset.columns), marks = [...chart.querySelectorAll("[data-row]")];
-  const show = value => typeof value === "number" ? value.toLocaleString("en", {maximumSignificantDigits: 5}).replace("-", "−") : value;
-  let near = null;
-  const at = event => {
-    let least = 40 ** 2, found = null;
+  const columns = JSON.parse(chart.dataset.columns);
+  const marks = [...chart.querySelectorAll("[data-row]")];
+  const show = value => {
+    if (typeof value !== "number") return value;
+    return value.toLocaleString("en", {maximumSignificantDigits: 5}).replace("-", "−");
+  };
+  let marked = null;
+  // Marks the mark nearest to the pointer, within 40 pixels, and shows its numbers.
+  const pointAt = event => {
+    let least = 40 ** 2;
+    let nearest = null;
     if (event) for (const mark of marks) {
       const box = mark.getBoundingClientRect();
       const x = Math.max(box.left - event.clientX, 0, event.clientX - box.right);
       const y = Math.max(box.top - event.clientY, 0, event.clientY - box.bottom);
-      if (x * x + y * y < least) [least, found] = [x * x + y * y, mark];
+      const distance = x * x + y * y;
+      if (distance < least) [least, nearest] = [distance, mark];
     }
-    near?.classList.remove("near");
-    (near = found)?.classList.add("near");
-    showTip(found && JSON.parse(found.dataset.row).map((each, i) => columns[i] ? `${columns[i]} ${show(each)}` : show(each)), event);
+    marked?.classList.remove("near");
+    nearest?.classList.add("near");
+    marked = nearest;
+    const row = nearest && JSON.parse(nearest.dataset.row);
+    showTip(row && row.map((value, i) => columns[i] ? `${columns[i]} ${show(value)}` : show(value)), event);
   };
   const picture = chart.querySelector("svg");
-  for (const kind of ["pointermove", "pointerdown"]) picture.addEventListener(kind, at);
-  picture.addEventListener("pointerleave", () => at(null));
+  for (const kind of ["pointermove", "pointerdown"]) picture.addEventListener(kind, pointAt);
+  picture.addEventListener("pointerleave", () => pointAt(null));
 }

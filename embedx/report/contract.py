@@ -1,4 +1,4 @@
-"""What the pages of a task have to say, and what they are asked for."""
+"""The request of a page, and the pages that a task has."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,11 +17,11 @@ Model = TypeVar("Model")
 
 @dataclass(frozen=True)
 class PageRequest:
-    """What a page is asked for.
+    """The request of a page.
 
-    models       folders of one model, or of two of the same task, as they were given
+    models       folders of one model, or of two of the same task, as the user named them
     word_tests   test sets of word vectors
-    test         test data of classifiers, and `test_labels` beside them
+    test         test data of classifiers; `test_labels` are the labels if they are in another file
     """
 
     models: Sequence[str | Path]
@@ -38,12 +38,12 @@ class PageRequest:
 
     @property
     def names(self) -> list[str]:
-        """What the page calls the models."""
+        """The names of the models on the page."""
         return different_names(self.models)
 
     @property
     def inputs(self) -> list[str | Path]:
-        """What the page is made of."""
+        """The files and folders that the page is made from."""
         test_sets = (self.test, self.test_labels, self.word_tests.analogies)
         files = [file for file in test_sets if file is not None]
         return [*self.models, *self.word_tests.pairs, *files]
@@ -53,13 +53,13 @@ class PageRequest:
 class TaskPages(Generic[Model]):
     """The pages about models of one task.
 
-    title       what the title of a page calls such a model
-    kind        what messages call it
+    title       word for such a model in the title of its page
+    kind        word for it in messages
     options     names of the options of `report` that are for models of this task only
-    load        the model in a folder
-    template    of the page of one model
-    single      values of that template, from the model
-    pair        values of pair.html, from two models
+    load        function from a folder to its model
+    template    name of the template of the page of one model
+    single      function from a model to the values of that template
+    pair        function from two models to the values of pair.html
     """
 
     title: str
@@ -72,13 +72,13 @@ class TaskPages(Generic[Model]):
 
 
 def name_of(model: str | Path) -> str:
-    """What a model is called on its page: the name of its folder without .embedx."""
+    """The name of a model on its page: that of its folder without .embedx."""
     return followed(Path(model)).name.removesuffix(".embedx") or "model"
 
 
 def different_names(models: Sequence[str | Path]) -> list[str]:
-    """What a page calls its models: their names, as they were given where these are the same, and A
-    and B where these are, too.
+    """Different names of models: those of their folders, else the paths as the user named them,
+    else A and B.
     """
     for names in ([*map(name_of, models)], [*map(str, models)]):
         if len(set(names)) == len(names):

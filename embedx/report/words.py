@@ -18,7 +18,7 @@ from embedx.runtime.progress import Progress
 from embedx.skipgram.configuration import configure
 from embedx.vectors.model import WordVectors
 from embedx.vectors.names import names_of, shown_name
-from embedx.vectors.uncertainty import INTERVAL, uncertainty_of
+from embedx.vectors.uncertainty import uncertainty_of
 
 
 def drawn_rows(n_words: int, n: int, seed: int) -> np.ndarray:
@@ -76,7 +76,7 @@ def default_settings(vectors: WordVectors) -> dict[str, Any]:
     facts = vectors.facts
     walks = {}
     if vectors.settings.get("walks"):
-        # a graph has defaults of its own
+        # Graphs have other defaults.
         walks["walks"] = vectors.settings["walks"]
     is_collapsed = facts.get("collapsed", False)
     configuration = configure(facts.get("objective"), walks, is_collapsed=is_collapsed)
@@ -90,7 +90,7 @@ def neighbours_and_map(
     """The tables of nearest words and the map, for the template."""
     method = projection.chosen(settings.projection)
     for word in settings.chosen_words:
-        # raises for an unknown word
+        # Raises for an unknown word.
         vectors.index(word)
     names = names_of(vectors, settings.names)
     rows = drawn_rows(len(vectors), settings.random_words, settings.seed)
@@ -142,7 +142,7 @@ def scores_of(vectors: WordVectors, request: PageRequest) -> tuple[Report | None
     try:
         return evaluation.evaluate([first], others, tests, progress=request.progress), ""
     except EmbedxError as error:
-        # gensim, which has the packaged test sets, is missing
+        # gensim, which has the packaged test sets, is missing.
         if tests.pairs or tests.analogies is not None:
             raise
         return None, str(error)
@@ -188,10 +188,10 @@ def neighbour_rows(
         row = vectors.index(word)
         cosines = [f"{cosine:.2f}" for _, cosine in near[word]]
         if uncertainty is not None:
-            errors = uncertainty.of_cosines(word, [other for other, _ in near[word]])
+            half_widths = uncertainty.half_widths(word, [other for other, _ in near[word]])
             cosines = [
-                with_interval(cosine, INTERVAL * error)
-                for (_, cosine), error in zip(near[word], errors.tolist(), strict=True)
+                with_interval(cosine, half_width)
+                for (_, cosine), half_width in zip(near[word], half_widths.tolist(), strict=True)
             ]
         nearest = ", ".join(
             f"{shown_name(vectors, other, names)} ({cosine})"
@@ -202,13 +202,13 @@ def neighbour_rows(
     return rows
 
 
-def with_interval(cosine: float, bound: float) -> str:
+def with_interval(cosine: float, half_width: float) -> str:
     """A cosine and half its interval, `0.62 ± 0.13`; `0.62 ± ?` where the interval has all cosines,
     from -1 to 1.
     """
-    if bound >= 1 + abs(cosine):
+    if half_width >= 1 + abs(cosine):
         return f"{cosine:.2f} ± ?"
-    return f"{cosine:.2f} ± {bound:.2f}"
+    return f"{cosine:.2f} ± {half_width:.2f}"
 
 
 def neighbours_side_by_side(

@@ -172,12 +172,7 @@ def configure(
         settings = dataclasses.replace(settings, sampler=layers.objective.samplers()[0])
         collapsed = CollapsedSettings.from_options(values)
     else:
-        settings = _with_sampler_and_buckets(settings, new_objective)
-        check_effects(options, settings, new_objective)
-        check_combinations(settings, new_objective)
-        if settings.learning_rate is None and not layers.is_sized_by_text:
-            rate = default_rate(settings.optimizer, layers.kind)
-            settings = dataclasses.replace(settings, learning_rate=rate)
+        settings = _settings_of_blocks(settings, new_objective, options, layers)
 
     phrases = PhraseSettings.from_options(values)
     if start is not None:
@@ -199,13 +194,23 @@ def configure(
     return _with_origins(configuration, layers)
 
 
-def _with_sampler_and_buckets(settings: SkipGramSettings, objective: Objective) -> SkipGramSettings:
-    """The settings with a sampler, and with the number of buckets if words have n-grams."""
+def _settings_of_blocks(
+    settings: SkipGramSettings, objective: Objective, options: Options, layers: Layers
+) -> SkipGramSettings:
+    """The settings with a sampler, with the number of buckets if words have n-grams, and with a
+    learning rate unless the text decides it. Raises `EmbedxError` for settings that do not apply.
+    """
     sampler = settings.sampler or samplers_for_words(objective)[0]
     buckets = settings.buckets
     if settings.ngrams is not None:
         buckets = settings.ngrams.n_buckets
-    return dataclasses.replace(settings, sampler=sampler, buckets=buckets)
+    settings = dataclasses.replace(settings, sampler=sampler, buckets=buckets)
+    check_effects(options, settings, objective)
+    check_combinations(settings, objective)
+    if settings.learning_rate is None and not layers.is_sized_by_text:
+        rate = default_rate(settings.optimizer, layers.kind)
+        settings = dataclasses.replace(settings, learning_rate=rate)
+    return settings
 
 
 def _with_origins(config: Configuration, layers: Layers) -> Configuration:

@@ -9,7 +9,7 @@ from embedx.errors import SettingError
 from embedx.vectors.lookup import find_row
 from embedx.vectors.model import COUNT, WordVectors
 from embedx.vectors.queries import nearest_to_vector
-from embedx.vectors.uncertainty import INTERVAL, Uncertainty
+from embedx.vectors.uncertainty import Uncertainty
 
 # A word and its cosine.
 Neighbour = tuple[str, float]
@@ -49,10 +49,10 @@ class NeighbourSearch(NamedTuple):
         if self.uncertainty is None:
             return []
         names = [name for name, _ in neighbours]
-        errors = INTERVAL * self.uncertainty.of_cosines(word, names)
+        half_widths = self.uncertainty.half_widths(word, names)
         cosines = np.array([cosine for _, cosine in neighbours])
-        lows = np.maximum(cosines - errors, -1).tolist()
-        highs = np.minimum(cosines + errors, 1).tolist()
+        lows = np.maximum(cosines - half_widths, -1).tolist()
+        highs = np.minimum(cosines + half_widths, 1).tolist()
         return list(zip(lows, highs, strict=True))
 
     def _n_searched(self) -> int | None:

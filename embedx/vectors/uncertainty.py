@@ -25,16 +25,16 @@ from embedx.vectors.model import WordVectors
 from embedx.vectors.probabilities import log_probability_given, trained_on
 from embedx.vectors.queries import MAX_COSINES
 
-# Standard errors on either side of a cosine.
+# Standard errors on either side of a cosine: a 95 % interval.
 INTERVAL = 1.96
-# The most frequent words, whose vectors tell s².
+# Number of the most frequent words, from whose vectors s² is estimated.
 N_FREQUENT = 2_000
 
 
 class Uncertainty:
     """The variances of the vectors of a model, and the standard errors of their cosines.
 
-    Raises `EmbedxError` for a model whose training does not tell them.
+    Raises `EmbedxError` for a model whose variances are not known, see `why_unknown`.
     """
 
     def __init__(self, vectors: WordVectors) -> None:
@@ -81,9 +81,13 @@ class Uncertainty:
         of_others = (np.square(along) * relative_variances[1:]).sum(axis=1)
         return np.asarray(np.sqrt(of_word + of_others), float64)
 
+    def half_widths(self, word: str, others: Sequence[str]) -> ndarray:
+        """Half the 95 % intervals of the cosines of a word to others, float64 (n,)."""
+        return INTERVAL * self.of_cosines(word, others)
+
 
 def uncertainty_of(vectors: WordVectors) -> Uncertainty | None:
-    """The uncertainty of the vectors of a model; None where its training does not tell it."""
+    """The uncertainty of the vectors of a model; None where it is not known."""
     try:
         return Uncertainty(vectors)
     except EmbedxError:
