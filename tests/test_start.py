@@ -13,7 +13,7 @@ from embedx.errors import DataError
 from embedx.evaluation import heldout
 from embedx.evaluation.word_sets import WordTests
 from embedx.objectives import OBJECTIVES
-from embedx.skipgram import run as skipgram
+from embedx.skipgram import run as skipgram, start as start_of
 from embedx.skipgram.configuration import configure
 from embedx.skipgram.settings import StartSettings
 from embedx.skipgram.start import RATE, Start
@@ -97,6 +97,18 @@ def test_only_frequent_words_are_added_and_words_of_a_list(folder, write):
     listed = {**FEW, "start": str(folder()), "vocab": write("lorry 7\nnowhere\n")}
     del listed["min_count"]
     assert set(embedx.SkipGram(**listed).fit(MORE).model.words) == {*CATS, *CARS, *COMMON, "lorry"}
+
+
+def test_the_model_of_start_is_read_once(folder, monkeypatch):
+    read = []
+
+    def load(path):
+        read.append(path)
+        return embedx.load(path)
+
+    monkeypatch.setattr(start_of, "load", load)
+    going_on(folder())
+    assert read == [str(folder())]
 
 
 def test_a_note_reports_what_continued_training_keeps(folder):
