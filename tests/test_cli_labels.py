@@ -95,3 +95,14 @@ def test_scores_that_are_no_probabilities_are_noted(home, objective, is_noted):
             completed.stderr
         )
         assert "no probabilities" not in completed.stdout
+
+
+def test_scores_of_the_training_rows_come_with_a_warning(home):
+    rows = "__label__a cat\n__label__b dog\n" * 20
+    (home / "train.txt").write_text(rows)
+    (home / "test.txt").write_text(rows + "__label__a cat\n")
+    run_command(home, *words_of("classify train.txt --epochs 1 --output m.embedx"))
+    warning = "warning: train.txt has the rows that the classifier was trained on"
+    for command in ("eval m.embedx --test", "report m.embedx --overwrite --test"):
+        assert warning in run_command(home, *words_of(f"{command} train.txt")).stderr
+        assert "trained on" not in run_command(home, *words_of(f"{command} test.txt")).stderr

@@ -54,7 +54,7 @@ class LabelTests:
     def read(self, model: Classifier, progress: Progress) -> Labeled:
         """The test rows for a classifier."""
         note_probabilities(model, progress)
-        return read_test(
+        data = read_test(
             self.test,
             self.labels,
             trained=model.schema,
@@ -62,6 +62,8 @@ class LabelTests:
             table=self.table,
             names_new_labels=self.predictions is not None,
         )
+        warn_of_training_rows(model, data, self.test, progress)
+        return data
 
 
 @dataclass(frozen=True)
@@ -295,6 +297,14 @@ def paired_differences(
         if difference is not None:
             differences[name] = difference
     return differences
+
+
+def warn_of_training_rows(model: Classifier, data: Labeled, file: str, progress: Progress) -> None:
+    """Warn if the test rows are those that the classifier was trained on."""
+    if data.hash() == model.facts.get("data_hash"):
+        progress.warn(
+            f"{file} has the rows that the classifier was trained on: scores of new rows are lower"
+        )
 
 
 def note_probabilities(model: Classifier, progress: Progress) -> None:

@@ -216,8 +216,8 @@ def about_charts(ranking: Ranking) -> str:
         f"Dots are differences to {first} on the same items, means over seeds. Lines are their"
         " intervals, which hold for all pairs of objectives together at 95 %: where one does not"
         f" reach 0, the dashed line, the difference to {first} is significant. Ranks are decided"
-        " step by step, by Holm's method, and may tell objectives apart whose lines just reach 0. The scores"
-        " themselves are in the table."
+        " step by step, by Holm's method, and may tell objectives apart whose lines just reach 0."
+        " The scores themselves are in the table."
     )
 
 

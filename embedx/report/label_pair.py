@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from embedx.classification.classifier import Classifier
-from embedx.classification.label_report import report_of_one
+from embedx.classification.label_report import report_of_one, warn_of_training_rows
 from embedx.errors import public_url
 from embedx.evaluation import statistics
 from embedx.evaluation.f1 import per_label_rows
@@ -52,6 +52,8 @@ def pair_values(classifiers: Sequence[Classifier], request: PageRequest) -> dict
         read_test(test, request.test_labels, trained=classifier.schema, progress=progress)
         for classifier in classifiers
     ]
+    for classifier, rows in zip(classifiers, data, strict=True):
+        warn_of_training_rows(classifier, rows, test, progress)
     return {
         "source": Path(public_url(test)).name,
         **tested(classifiers, request.names, data, progress),

@@ -9,7 +9,7 @@ from numpy import int32, ndarray
 from embedx import samplers
 from embedx.classification.classifier import Classifier
 from embedx.classification.label_metrics import likelihood_warning
-from embedx.classification.label_report import report_of_one
+from embedx.classification.label_report import report_of_one, warn_of_training_rows
 from embedx.classification.prediction_analysis import (
     PredictionAnalysis,
     Predictions,
@@ -67,6 +67,7 @@ def single_values(classifier: Classifier, request: PageRequest) -> dict[str, Any
         return values | in_training(classifier)
 
     data = read_test(source, request.test_labels, trained=classifier.schema, progress=progress)
+    warn_of_training_rows(classifier, data, source, progress)
     metrics = report_of_one(classifier, request.names[0], data, progress)
     analysis = metrics.analysis
     assert analysis is not None
