@@ -113,7 +113,7 @@ def test_training_works_without_a_home_folder(temporary):
     assert not (temporary.parent / "missing").exists()
 
 
-def test_a_user_without_a_home_at_all(temporary, monkeypatch, caplog):
+def test_a_user_without_a_home_gets_a_private_temporary_folder(temporary, monkeypatch, caplog):
     monkeypatch.setattr(os.path, "expanduser", str)
     monkeypatch.chdir("/proc/self")
     assert kept_in("tokens") == (spare(temporary) / "tokens",)

@@ -328,7 +328,7 @@ def test_divergence_ends_with_code_3_and_advice(home, two_topics):
     assert not (home / "diverged").exists()
 
 
-def test_cache_list_and_clear(home, two_topics):
+def test_cache_list_shows_corpora_and_damage_and_cache_clear_deletes_them(home, two_topics):
     options = words_of("--dim 4 --epochs 1 --output cached --cache-dir mine")
     run_command(home, "train", two_topics, *options)
     assert two_topics.name in run_command(home, "cache", "list", "--cache-dir", "mine").stdout

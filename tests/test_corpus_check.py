@@ -149,7 +149,7 @@ def test_every_letter_has_a_script():
     assert [*map(inspection.script, "ßЯא漢가ひカꦄ")] == scripts
 
 
-def test_coverage_by_minimum_count():
+def test_coverage_counts_the_words_and_tokens_left_at_each_minimum_count():
     counts = np.array([1, 10, 1, 4, 2])
     lines = vocabulary_coverage(counts, [1, 2, 5, 20], VocabularySettings(sample=0))
     assert [(line["words"], line["tokens"], line["kept"]) for line in lines] == [

@@ -280,7 +280,7 @@ def test_lambert_w_solves_its_equation_in_the_log_domain(evaluate):
     assert worst(w[usual], special.lambertw(np.exp(LOGARITHMS[usual])).real) < 1e-12
 
 
-def test_lambert_w_in_float32():
+def test_lambert_w_in_float32_is_that_of_float64_to_1e_6():
     t = LOGARITHMS.astype(np.float32)
     assert (
         worst(compiled(apply_lambert_w_exp, t), compiled(apply_lambert_w_exp, t.astype(np.float64)))

@@ -158,7 +158,7 @@ def test_epochs_and_a_time_budget_are_not_both_given(digit_arrays):
         SoftmaxClassifier(epochs=3, time_budget="1m").fit(*digit_arrays[:2])
 
 
-def test_random_states(digit_arrays):
+def test_a_random_state_determines_the_weights(digit_arrays):
     X, y, *_ = digit_arrays
 
     def weights(random_state):
@@ -197,7 +197,7 @@ def test_scikit_learns_check_of_several_outputs():
 # ---- in pipelines, searches and other processes
 
 
-def test_in_a_pipeline_a_search_and_cross_validation(digit_arrays):
+def test_pipelines_searches_and_cross_validation_fit_it(digit_arrays):
     X, y, unseen, truth = digit_arrays
     pipeline = make_pipeline(StandardScaler(), SoftmaxClassifier(l2=1e-2))
     assert pipeline.fit(X, y).score(unseen, truth) > 0.85
@@ -207,13 +207,13 @@ def test_in_a_pipeline_a_search_and_cross_validation(digit_arrays):
     assert search.score(unseen, truth) > 0.85
 
 
-def test_in_a_search_by_several_processes(digit_arrays):
+def test_a_search_by_several_processes_finds_the_better_parameters(digit_arrays):
     grid = {"negatives": [2, 5], "epochs": [np.int64(1), np.int64(20)]}
     search = GridSearchCV(SoftmaxClassifier("ns"), grid, cv=2, n_jobs=2).fit(*digit_arrays[:2])
     assert search.best_params_["epochs"] == 20
 
 
-def test_clones_and_pickles(digit_arrays):
+def test_clones_and_pickles_predict_and_continue_alike(digit_arrays):
     X, y, unseen, _ = digit_arrays
     fitted = SoftmaxClassifier("hs", epochs=3, random_state=5).fit(X, y)
     again = clone(fitted).fit(X, y)

@@ -80,7 +80,7 @@ def measured(name, data, *only, folder=None):
     return run.records
 
 
-def test_one_vs_each(data):
+def test_one_vs_each_is_measured_and_its_tables_hold_the_order_of_bounds(data):
     sections = ("table-2", "figure-1", "figure-1b", "figure-3")
     records = measured("papers-one-vs-each", data, *sections, "bibtex")
     tables = experiment_called("papers-one-vs-each").tables
@@ -110,7 +110,7 @@ def test_a_label_that_training_never_saw_is_a_mistake_and_left_out_of_nlpd():
     assert scores["nlpd"] == pytest.approx(-np.log(0.75))
 
 
-def test_augment_and_reduce(data):
+def test_augment_and_reduce_is_measured_and_has_a_row_for_each_method(data):
     records = measured("papers-augment-and-reduce", data, "bibtex", "time")
     tables = experiment_called("papers-augment-and-reduce").tables
     rows = rows_of(tables["bibtex"](records))
@@ -124,7 +124,7 @@ def test_augment_and_reduce(data):
     assert experiment_called("papers-augment-and-reduce").plots[""](records) is not None
 
 
-def test_unbiased_softmax(data):
+def test_unbiased_softmax_is_measured_and_has_a_row_for_each_method(data):
     records = measured("papers-unbiased-softmax", data, "full", "variants", "double-sums", "bibtex")
     tables = experiment_called("papers-unbiased-softmax").tables
     rows = rows_of(tables["bibtex-tuned"](records))

@@ -54,7 +54,7 @@ class Fixed:
         return self.z[features[:, 0]]
 
 
-def test_ranks_and_precisions():
+def test_ranks_count_ties_against_and_precisions_are_of_several_labels():
     z = [[9, 1, 2, 3, 4, 5, 6], [9, 1, 2, 3, 4, 5, 6], [0, 0, 0, 0, 0, 0, 0]]
     labels = Labels.single(np.array([0, 2, 1]))
     scores = papers.accuracy_of(Fixed(z), Labeled(np.arange(3)[:, None], labels, 7), False)

@@ -111,7 +111,7 @@ def test_a_score_by_groups_has_the_error_of_its_items():
     assert alone.item_error() == pytest.approx((values.std(ddof=1) / math.sqrt(60), 59))
 
 
-def test_errors_by_hand():
+def test_standard_errors_are_those_computed_by_hand():
     a = Score.of_groups([3.0, 1.0], [2, 2])
     b = Score.of_groups([1.0, 1.0], [2, 2])
     assert a.value == 1.0
@@ -243,7 +243,7 @@ def test_equals_are_seldom_ordered(n_equal, trials, variances):
 
 @pytest.mark.parametrize("variances", DOMINATED.values(), ids=DOMINATED)
 @pytest.mark.parametrize("n_runs", [2, 3, 5])
-def test_intervals_cover(n_runs, variances):
+def test_intervals_cover_the_truth_in_95_percent_of_trials(n_runs, variances):
     """The difference of equal configurations, and the score of one, is in 95 % of the intervals;
     not in far more, where one source of variance dominates.
     """

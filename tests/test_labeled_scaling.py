@@ -18,7 +18,7 @@ def dense(features):
 
 
 @BOTH
-def test_rows_of_length_one(form):
+def test_rows_are_scaled_to_length_1_and_empty_ones_stay_0(form):
     rows = dense(scaled(form(X), "l2"))
     np.testing.assert_allclose(rows[0], [0.6, 0, -0.8, 0], rtol=1e-6)
     assert not rows[1].any()

@@ -145,7 +145,9 @@ QUOTA_1 = {"cpu__cfs_quota_us": 300000, "cpu__cfs_period_us": 100000}
         ("0::/", "", {"cpu__max": "1 0"}, np.inf),
     ],
 )
-def test_the_quota_of_processors(tmp_path, lines, folder, contents, expected):
+def test_the_quota_of_processors_is_read_from_control_groups_of_both_versions(
+    tmp_path, lines, folder, contents, expected
+):
     membership = tmp_path / "cgroup"
     groups = tmp_path / "groups"
     membership.write_text(f"{lines}\n")

@@ -21,21 +21,21 @@ from tests.support.refusals import refused_data
 
 
 @pytest.fixture(scope="module")
-def walks():
+def sessions():
     """300 sessions of four of nine items, each item followed by the next."""
     starts = np.random.default_rng(0).integers(0, 9, 300)
     return [[f"i{(start + step) % 9}" for step in range(4)] for start in starts]
 
 
 @pytest.fixture(scope="module")
-def train_file(walks, tmp_path_factory):
+def train_file(sessions, tmp_path_factory):
     path = tmp_path_factory.mktemp("sessions") / "train.txt"
-    path.write_text("".join(" ".join(session) + "\n" for session in walks))
+    path.write_text("".join(" ".join(session) + "\n" for session in sessions))
     return path
 
 
 @pytest.fixture
-def test_file(tmp_path):
+def scored_file(tmp_path):
     path = tmp_path / "test.txt"
     path.write_text("i1 i2 i3\ni4 i5\ni2 unknown\n")
     return str(path)
@@ -63,48 +63,48 @@ def ranks_of_last_items(model, scores):
     return np.array(ranks)
 
 
-def test_ranks_of_the_next_item_equal_those_of_loops(models, test_file):
+def test_ranks_of_the_next_item_equal_those_of_loops(models, scored_file):
     model = models["ns"]
     progress = Notes()
-    rows = {row["ranking"]: row for row in evaluate.next_item(model, test_file, progress)}
+    rows = {row["ranking"]: row for row in evaluate.next_item(model, scored_file, progress)}
     assert len(progress.notes) == 1
     assert rows["vectors"]["sessions"] == 2
     h = np.stack([model["i2"] + next_item.DECAY * model["i1"], model["i4"]])
     ranks = ranks_of_last_items(model, h @ model.output_vectors.T)
-    sessions = evaluate.read_sessions(model.words, test_file, progress)
+    sessions = evaluate.read_sessions(model.words, scored_file, progress)
     reciprocal_ranks = evaluate.next_item_measures(model, *sessions)["MRR"]
     assert reciprocal_ranks == pytest.approx(1 / ranks)
     assert rows["vectors"]["MRR"] == pytest.approx(np.mean(1 / ranks))
 
 
-def test_the_baseline_ranks_by_the_co_occurrences_of_the_last_item(models, walks, test_file):
+def test_the_baseline_ranks_by_the_co_occurrences_of_the_last_item(models, sessions, scored_file):
     model = models["ns"]
     counts = np.zeros((9, 9))
-    for session in walks:
+    for session in sessions:
         ids = [model.index(item) for item in session]
         for a, b in [*itertools.pairwise(ids), *zip(ids, ids[2:], strict=False)]:
             counts[[a, b], [b, a]] += 1
     ranks = ranks_of_last_items(model, [counts[model.index("i2")], counts[model.index("i4")]])
-    rows = {row["ranking"]: row for row in evaluate.next_item(model, test_file, Silent())}
+    rows = {row["ranking"]: row for row in evaluate.next_item(model, scored_file, Silent())}
     assert rows["co-occurrence"]["MRR"] == pytest.approx(np.mean(1 / ranks))
 
 
-def test_items_are_ranked_by_a_tree_too(models, test_file):
-    by_vectors = evaluate.next_item(models["hs"], test_file, Silent())[0]
+def test_items_are_ranked_by_a_tree_too(models, scored_file):
+    by_vectors = evaluate.next_item(models["hs"], scored_file, Silent())[0]
     assert by_vectors["MRR"] > 0.4  # 0.31 by chance
 
 
 def test_compare_tunes_on_some_sessions_and_scores_the_others(
-    models, train_file, test_file, tmp_path
+    models, train_file, scored_file, tmp_path
 ):
     model = models["ns"]
     model.save(tmp_path / "model")
-    sessions = evaluate.read_sessions(model.words, test_file, Silent())
+    sessions = evaluate.read_sessions(model.words, scored_file, Silent())
     reciprocal_ranks = evaluate.next_item_measures(model, *sessions)["MRR"]
     for tune, scored in ((None, reciprocal_ranks), (0.5, reciprocal_ranks[1:])):
         settings = CompareSettings(tune=tune)
         data = TextData(
-            [str(train_file)], {}, settings, next_item=test_file, cache_dir=train_file.parent
+            [str(train_file)], {}, settings, next_item=scored_file, cache_dir=train_file.parent
         )
         assert data.prepare(Silent())["sessions"] == 2
         assert data.scores(tmp_path / "model")[0]["mrr"].value == pytest.approx(scored.mean())

@@ -126,7 +126,9 @@ SKIPGRAM = CBOW | {"architecture": "skipgram"}
         ),
     ],
 )
-def test_command_lines_of_word2vec(line, objective, settings, requested):
+def test_command_lines_of_word2vec_become_the_settings_of_embedx(
+    line, objective, settings, requested
+):
     assert requested("word2vec", *f"-train text8 -output vectors.bin {line}".split()) == (
         objective,
         settings,
@@ -183,7 +185,9 @@ N_GRAMS = FASTTEXT | {"min_ngram_count": 1, "buckets": 0}
         ),
     ],
 )
-def test_command_lines_of_fasttext(line, objective, settings, requested):
+def test_command_lines_of_fasttext_become_the_settings_of_embedx(
+    line, objective, settings, requested
+):
     assert requested("supervised", *f"-input train.txt -output model {line}".split()) == (
         objective,
         settings,

@@ -28,7 +28,7 @@ def naive_bin(label, counts):
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_labels_by_frequency(seed):
+def test_recall_by_frequency_of_labels_equals_a_loop(seed):
     top, rows, counts = drawn_answers(seed)
     groups = {
         group.name: group
@@ -136,7 +136,7 @@ def test_a_label_beyond_all_answers_is_not_found_however_many_are_asked_for():
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_labels_that_are_confused(seed):
+def test_confused_labels_are_counted_as_by_a_loop_and_sorted(seed):
     top, rows, _ = drawn_answers(seed, n_rows=200)
     labels = Labels.of_rows(rows)
     pairs = {}
@@ -154,7 +154,7 @@ def test_labels_that_are_confused(seed):
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_reliability(seed):
+def test_reliability_and_calibration_error_equal_a_loop(seed):
     rng = np.random.default_rng(seed)
     p = np.concatenate([rng.random(300), [0.0, 1.0, 0.3]])
     p = p[~((p > 0.5) & (p < 0.6))]  # one bin is empty

@@ -45,7 +45,7 @@ def test_texts_and_labels_are_scored_as_their_file_is(texts, form):
     assert report.to_frame("confusion").equals(of_file.to_frame("confusion"))
 
 
-def test_series_and_missing_labels(texts):
+def test_missing_labels_of_a_series_are_counted_and_left_out(texts):
     pandas = importlib.import_module("pandas")
     model, _ = texts
     labels = pandas.Series([*TOPICS[:4], None, np.nan])

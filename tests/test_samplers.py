@@ -133,7 +133,7 @@ def test_an_objective_takes_every_sampler_of_the_kinds_it_names(name):
         assert samplers.first_drawn(taken) == objective.default_sampler
 
 
-def test_the_order_of_samplers():
+def test_the_default_sampler_is_named_first():
     assert names_of(("drawn", "all"), "uniform")[:2] == ("uniform", "unigram")
     assert names_of(("all",), "unigram") == ("all",)
 

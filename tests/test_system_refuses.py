@@ -16,7 +16,7 @@ from tests.support.commands import run_command
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="no folder in use can be deleted")
 
 
-def test_a_deleted_working_folder(tmp_path):
+def test_a_deleted_working_folder_is_an_error_of_one_line(tmp_path):
     code = "import os, embedx.cli.app as app; os.rmdir(os.getcwd()); app.main()"
     (tmp_path / "gone").mkdir()
     completed = subprocess.run(

@@ -466,7 +466,7 @@ def test_a_line_of_40_mb_needs_a_fraction_of_that_memory(tmp_path, home, pack, t
         [[f"w{i % 3}", f"w{i % 5}"] for i in range(40)],
     ],
 )
-def test_sentences_of_any_strings(home, monkeypatch, sentences):
+def test_sentences_of_any_strings_are_encoded_as_by_the_reference(home, monkeypatch, sentences):
     monkeypatch.setattr("embedx.text.sentences.FLUSH_TOKENS", 5)
     encoded = encode_sentences(iter(sentences), cache_dir=home)
     assert as_reference(encoded) == reference_text.encoded([[list(s) for s in sentences if s]])
