@@ -59,7 +59,7 @@ def test_alpha_converges_with_two_draws_per_step():
     shape = np.ones((n_updates, 1))
     candidates = Candidates(shape * z, shape * label, sample_count, shape * np.log(2 * UNIGRAM))
     one_state = np.zeros(n_updates, dtype=np.int64)
-    conditions = Conditions(np.arange(n_updates), keys=one_state)
+    conditions = Conditions(np.arange(n_updates), state_rows=one_state)
     state = evaluate(BOUCHARD, candidates, np.zeros((1, 1)), conditions).state
     assert state[0, 0] == pytest.approx(
         BOUCHARD.optimal_state(z[None], label[None])[0, 0], abs=0.05

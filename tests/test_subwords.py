@@ -392,7 +392,7 @@ def test_pairs_of_words_never_seen_are_scored_if_that_is_asked(trained, two_topi
         words.evaluate([trained[1]], (), tests, oov=oov).scores[0] for oov in (False, True)
     )
     assert (without.used, with_them.used) == (3, 5)
-    assert with_them.candidates == without.candidates
+    assert with_them.restrict_vocab == without.restrict_vocab
     (answers,) = words.score_items(trained[0], [word_sets.read_pairs(Path(pairs))], oov=True)
     assert answers.values[0] == pytest.approx(trained[0].similarity("trucks", "truck"), abs=1e-5)
     assert answers.values[3] == pytest.approx(trained[0].similarity("car", "paw"), abs=1e-5)

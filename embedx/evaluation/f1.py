@@ -46,7 +46,7 @@ def label_counts(
     max_id = max(predicted.ids.max(initial=0), true.ids.max(initial=0), n_labels - 1)
     width = int(max_id) + 1
 
-    # cells of the matrix of rows and labels
+    # Cells of the matrix of rows and labels.
     predicted_cells = predicted.row_of_id * width + predicted.ids
     true_cells = true.row_of_id * width + true.ids
     right_cells = predicted_cells[np.isin(predicted_cells, true_cells)]
@@ -81,7 +81,7 @@ def per_label_columns(
 
     threshold  of the decisions; None where each row of the data is given its best label
     """
-    # ids above are unknown labels
+    # Ids above are unknown labels.
     n_labels = len(names)
     return {
         "label": names,

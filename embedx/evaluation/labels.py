@@ -74,9 +74,9 @@ class LabelMetrics:
         self.weights: ndarray | None = None
         if label_counts is not None:
             self.weights = inverse_propensity(label_counts, n_train or 0, *propensity)
-        # of the rows of each block, float64
+        # Log-likelihoods of the rows of each block, float64.
         self.log_p: list[ndarray] = []
-        # over rows
+        # Sums over rows.
         self.sums: defaultdict[str, float] = defaultdict(int)
 
     def add(self, log_p: ndarray | None, scores: ndarray | None, labels: Labels) -> None:
@@ -186,7 +186,7 @@ def scores_by_groups(
         sizes = [_n_scored_rows(group, name) for group in groups]
         if sum(sizes) == 0 or not all(name in group for group in groups):
             continue
-        # a mean over no rows is not a number
+        # A mean over no rows is not a number.
         sums = [
             group[name] * size if size else 0.0 for group, size in zip(groups, sizes, strict=True)
         ]

@@ -10,9 +10,10 @@ from embedx.runtime.frames import data_frame
 
 Points = list[list[float]]
 COLUMNS = ("curve", "epoch", "seconds", "value")
+# Names of curves; that of a validation score ends with the measure.
 LOSS = "loss"
-VALIDATION = "validation "  # before the name of a measure
-# place of the value in a point
+VALIDATION = "validation "
+# Place of the value in a point.
 VALUE = 2
 
 

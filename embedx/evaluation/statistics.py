@@ -39,7 +39,8 @@ LEVEL = 0.05
 RESAMPLES = 2000
 BLOCK_FLOATS = 1 << 20
 
-# of float64 (resamples, size) for each set: how often items are drawn
+# A function of how often items are drawn, float64 (resamples, size) for each set, to the value of
+# each resample.
 Statistic = Callable[[Sequence[ndarray]], ndarray]
 Key = TypeVar("Key", bound=Hashable)
 
@@ -152,7 +153,7 @@ class Score:
 
     def _resampling_error(self) -> Error:
         """The standard deviation over the resamples."""
-        # a correlation has no value on a resample without variation
+        # A correlation has no value on a resample without variation.
         values = self.parts[np.isfinite(self.parts)]
         n = len(values)
         deviation = float(values.std(ddof=1)) if n > 1 else math.nan

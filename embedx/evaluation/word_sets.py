@@ -29,7 +29,7 @@ from embedx.runtime.progress import Silent
 
 # `restrict_vocab` of word pairs: gensim's default, which it has for analogies, too.
 RESTRICT_VOCAB_OF_PAIRS = 300_000
-# That of analogies: what users of word2vec.c compare.
+# `restrict_vocab` of analogies: what users of word2vec.c compare.
 RESTRICT_VOCAB_OF_ANALOGIES = 30_000
 # By the name of a protocol, the `restrict_vocab` of analogies.
 PROTOCOLS = {"embedx": RESTRICT_VOCAB_OF_ANALOGIES, "gensim": RESTRICT_VOCAB_OF_PAIRS}
@@ -244,7 +244,7 @@ def read_analogies(
             section = line[1:].strip() or "all"
             continue
         fields = fields_of(line, 4)
-        # a word with a comma in it is no list
+        # A word with a comma in it is no list.
         question = tuple(fields if len(fields) == 4 else line.split())
         if len(question) != 4:
             remedy = f"a question has four, such as `{LINE_OF_QUESTION}`"

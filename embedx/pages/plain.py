@@ -46,7 +46,7 @@ def csv_text(rows: Iterable[Sequence[object]]) -> str:
 def inert(cell: object) -> object:
     """The cell, with an apostrophe before text that a spreadsheet would take for a formula."""
     if isinstance(cell, str):
-        # the csv module does not quote it
+        # The csv module does not quote it.
         cell = cell.replace("\r", "\\r")
     if isinstance(cell, str) and cell.startswith(FORMULA_STARTS) and not _is_number(cell):
         return f"'{cell}"

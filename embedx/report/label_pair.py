@@ -20,7 +20,7 @@ from embedx.report.label_charts import scores_at_each_k
 from embedx.report.runs import styles_of
 from embedx.runtime.progress import Progress
 
-# measures by whether rows have several labels
+# Measures, by whether rows have several labels.
 MEASURES = {
     False: {"accuracy": "accuracy", "ndcg@5": "nDCG@5", "log_likelihood": "log-likelihood"},
     True: {

@@ -20,7 +20,7 @@ from embedx.vectors.model_folder import TASK as WORD_VECTORS
 
 SUFFIX = ".report.html"
 
-# by the task that a model folder names
+# By the task that a model folder names.
 PAGES: Mapping[str, TaskPages[Any]] = {
     WORD_VECTORS: TaskPages(
         title="Word vectors",

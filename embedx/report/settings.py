@@ -2,7 +2,7 @@
 
 from embedx.settings import Settings, param
 
-# settings for word vectors only, and for classifiers only
+# Settings that are for word vectors only, and those that are for classifiers only.
 WORD_SETTINGS = ("words", "random_words", "nearest", "map_words", "projection", "names")
 LABEL_SETTINGS = ("examples",)
 

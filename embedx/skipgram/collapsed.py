@@ -41,7 +41,7 @@ MAX_BYTES_OF_COUNTING = 4_000_000_000
 # Gradient and step, copies, and the optimizers' states, each as large as the tables.
 COPIES_OF_TABLES = 3
 
-# called with the vectors, which are views, at the start and after each iteration
+# Called with the vectors, which are views, at the start and after each iteration.
 Watch = Callable[[WordVectors, Iteration], None]
 
 

@@ -58,7 +58,7 @@ class Configuration:
     kind: str = TEXT
     origins: dict[str, str] = dataclasses.field(default_factory=dict)
     inherited: Record = dataclasses.field(default_factory=dict)
-    # whether the size of the text chooses the optimizer and its learning rate
+    # Whether the size of the text chooses the optimizer and its learning rate.
     is_sized_by_text: bool = False
 
     @property

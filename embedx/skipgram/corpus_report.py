@@ -106,7 +106,7 @@ def check(
                 "memory": {name: round(size) for name, size in plan.parts.items()},
                 "available": plan.available,
                 "fits": plan.fits,
-                # one unfinished
+                # Of checkpoints also the one that is being written.
                 "disk": {
                     "model": model,
                     "checkpoints": (KEPT_STATES + 1) * state,

@@ -209,7 +209,7 @@ class SkipGram:
         if transform is not None and transform not in CONTAINERS:
             raise SettingError("transform", transform, choice(transform, CONTAINERS))
         if transform is not None:
-            # the name by which scikit-learn's `clone` copies it
+            # The name by which scikit-learn's `clone` copies it.
             self._sklearn_output_config = {"transform": transform}
         return self
 
@@ -222,7 +222,7 @@ class SkipGram:
         config = getattr(self, "_sklearn_output_config", {"transform": default})
         columns = self.get_feature_names_out()
         if config["transform"] == "pandas":
-            # the index of a series of documents; that of a list is a method
+            # The index of a series of documents; that of a list is a method.
             index = getattr(documents, "index", None)
             rows = None if callable(index) else index
             return import_module("pandas").DataFrame(means, columns=columns, index=rows)

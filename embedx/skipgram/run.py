@@ -64,8 +64,9 @@ from embedx.training.state import TrainState
 from embedx.training.strategy import Strategy, Tally, Wrap
 from embedx.vectors.model import WordVectors
 
+# Initial values drawn at a time: 32 MB.
 FLOATS_AT_A_TIME = 1 << 23
-# Of vocabulary.tsv, approximately.
+# Approximate size of a line of vocabulary.tsv.
 BYTES_PER_WORD = 12
 
 
@@ -390,7 +391,7 @@ class WordVectorsRun:
         else:
             share_done = seconds / settings.time_budget
             share_scored = last["seconds"] / settings.time_budget
-        # the end of the run is scored anyway
+        # The end of the run is scored anyway.
         if share_done >= 1 or int(share_done * points) == int(share_scored * points):
             return
         log_likelihood = self.heldout_metrics()["log_likelihood"]

@@ -21,7 +21,7 @@ OF_VECTORS = {
     "evaluate_word_analogies": "embedx.evaluate(model, analogies=...)",
     "intersect_word2vec_format": 'embedx.SkipGram(start="vectors.txt")',
 }
-# Of Word2Vec.
+# By the name of a method or an attribute of Word2Vec.
 OF_TRAINING = {
     "wv": "model",
     "build_vocab": "fit or partial_fit",

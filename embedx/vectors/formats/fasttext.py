@@ -262,7 +262,7 @@ def _add_ngrams(
     progress.start("Adding up n-grams", len(words), "words")
     for k in range(len(words)):
         first, end = parts.offsets[k : k + 2]
-        # the first part is the word's own row; n-grams are numbered after the words
+        # The first part is the word's own row; n-grams are numbered after the words.
         ngram_rows = buckets[parts.rows[first + 1 : end] - len(words)]
         with np.errstate(all="ignore"):  # check_finite reports what is not finite
             vectors[k] += rows[ngram_rows].sum(axis=0)
