@@ -27,7 +27,16 @@ from embedx.skipgram.configuration import configure
 from embedx.skipgram.estimator import SkipGram
 from embedx.vectors.model import WordVectors
 from eval import corpus, papers
-from eval.bounds_gaps import BOUND, ESTIMATE, FOUND, METHODS, Scored, gap_of, likelihood, some
+from eval.bounds_gaps import (
+    BOUND,
+    ESTIMATE,
+    FOUND,
+    METHODS,
+    Scored,
+    gap,
+    likelihood,
+    sample_examples,
+)
 from eval.experiment import Experiment, Run
 from eval.page import figure, number, table
 from eval.papers_augment_and_reduce import timed_fit
@@ -241,13 +250,17 @@ def at_the_softmax(run: Run, name: str, seed: int) -> Result:
         y = (z + rng.gumbel(size=z.shape)).argmax(axis=1)
         scored = Scored(z, y, np.full(settings.classes, 1 / settings.classes))
     elif name == WORDS:
-        scored = some(scores_of_words(run, softmax_of(run, name), seed), settings.scored, seed)
+        scored = sample_examples(
+            scores_of_words(run, softmax_of(run, name), seed), settings.scored, seed
+        )
     else:
         model = softmax_of(run, name)
-        scored = some(scores_of_labels(model, labelled(run, name)[1], name), settings.scored, seed)
+        scored = sample_examples(
+            scores_of_labels(model, labelled(run, name)[1], name), settings.scored, seed
+        )
     n_rows = [n for n in ROWS if n <= scored.z.shape[1]]
     gaps = {
-        title: [gap_of(method, scored, n, run, seed) for n in n_rows]
+        title: [gap(method, scored, n, run, seed) for n in n_rows]
         for title, method in METHODS.items()
     }
     return {"log_likelihood": likelihood(scored), "classes": scored.z.shape[1], "gaps": gaps}
@@ -282,8 +295,8 @@ def trained(run: Run, job: Job) -> Result:
     choosing, test = (scored._replace(z=scored.z[i::2], y=scored.y[i::2]) for i in (0, 1))
     result = {"rate": rate, "chosen_by": likelihood(choosing), "log_likelihood": likelihood(test)}
     if objective in METHODS:
-        valued = some(test, run.settings.scored, job["seed"])
-        result["gap"] = gap_of(METHODS[objective], valued, ROWS_OF_TRAINING, run, job["seed"])
+        valued = sample_examples(test, run.settings.scored, job["seed"])
+        result["gap"] = gap(METHODS[objective], valued, ROWS_OF_TRAINING, run, job["seed"])
     return result
 
 

@@ -60,7 +60,8 @@ class Scored(NamedTuple):
     noise: np.ndarray  # float64 (K,): the distribution of a draw
 
 
-def some(scored: Scored, n: int, seed: int) -> Scored:
+def sample_examples(scored: Scored, n: int, seed: int) -> Scored:
+    """So many of the examples, drawn without replacement."""
     rows = np.random.default_rng(seed).permutation(len(scored.y))[:n]
     return scored._replace(z=scored.z[rows], y=scored.y[rows])
 
@@ -70,7 +71,7 @@ def likelihood(scored: Scored) -> float:
     return float(log_softmax(scored.z)[np.arange(len(scored.y)), scored.y].mean())
 
 
-def gap_of(method: Method, scored: Scored, n_rows: int, run: Run, seed: int) -> float:
+def gap(method: Method, scored: Scored, n_rows: int, run: Run, seed: int) -> float:
     """Minus the expected loss, less the exact log-likelihood: below 0 for a lower bound."""
     objective_class = objectives.find(method.objective)
     objective = objective_class(objective_class.Settings(**dict(method.settings)))
@@ -84,7 +85,8 @@ def gap_of(method: Method, scored: Scored, n_rows: int, run: Run, seed: int) -> 
         loss = loss_of(objective, scored, found_rows(scored, n_rows - 1, method.objective))
     else:
         repeats = [
-            draws_of(method, objective, scored, n_rows, rng) for _ in range(run.settings.repeats)
+            found_and_drawn_rows(method, objective, scored, n_rows, rng)
+            for _ in range(run.settings.repeats)
         ]
         loss = statistics.fmean(loss_of(objective, scored, counts) for counts in repeats)
     return -loss - likelihood(scored)
@@ -111,14 +113,14 @@ def found_rows(scored: Scored, n: int, objective: str) -> Counts:
     """The rows with the highest scores; for nested one-vs-each all others, too, as if each had been
     drawn as often as expected, twice.
     """
-    is_found = highest(scored, n)
+    is_found = is_among_highest(scored, n)
     others = ~is_found if objective == "nested-ove" else np.zeros_like(is_found)
     count = np.where(is_found, 1.0, 2.0 * others)
     count[np.arange(len(scored.y)), scored.y] = 0
     return Counts(count, np.where((count > 0) & others, np.log(2.0), 0.0))
 
 
-def highest(scored: Scored, n: int) -> np.ndarray:
+def is_among_highest(scored: Scored, n: int) -> np.ndarray:
     """Whether a row is one of the n with the highest scores, the positive not counted."""
     z = scored.z.copy()
     z[np.arange(len(scored.y)), scored.y] = -np.inf
@@ -128,22 +130,24 @@ def highest(scored: Scored, n: int) -> np.ndarray:
     return is_found
 
 
-def draws_of(
+def found_and_drawn_rows(
     method: Method, objective: Objective, scored: Scored, n_rows: int, rng: np.random.Generator
 ) -> Counts:
-    """Drawn rows; where rows are found too, half of them, which stand for those not found."""
+    """Drawn rows; of a method that takes both, half are found, and draws stand for the others."""
     n_found = (n_rows - 1) // 2 if method.rows == "both" else 0
-    counts = drawn(scored, n_rows - 1 - n_found, objective, rng)
+    counts = drawn_rows(scored, n_rows - 1 - n_found, objective, rng)
     if n_found == 0:
         return counts
-    is_found = highest(scored, n_found)
+    is_found = is_among_highest(scored, n_found)
     return Counts(
         np.where(is_found, 1.0, counts.sample_count),
         np.where(is_found, 0.0, counts.log_expected_count),
     )
 
 
-def drawn(scored: Scored, n_draws: int, objective: Objective, rng: np.random.Generator) -> Counts:
+def drawn_rows(
+    scored: Scored, n_draws: int, objective: Objective, rng: np.random.Generator
+) -> Counts:
     label = labels_of(scored)
     count = rng.multinomial(n_draws, scored.noise, size=len(scored.y)).astype(float)
     if not objective.traits.keeps_accidental_hits:
@@ -167,7 +171,7 @@ def loss_after_visits(
     """The mean loss over all rows at the state that visits with draws leave."""
     state = np.zeros((len(scored.y), objective.state_width))
     for visit in range(visits):
-        counts = drawn(scored, n_draws, objective, rng)
+        counts = drawn_rows(scored, n_draws, objective, rng)
         candidates = Candidates(scored.z, labels_of(scored), *counts)
         conditions = Conditions(visit, n_draws=n_draws, n_classes=scored.z.shape[1])
         state = evaluate(objective, candidates, state, conditions).state

@@ -78,7 +78,7 @@ def rows_in(y: Any) -> tuple[np.ndarray, np.ndarray]:
     return y.indices, y.indptr[1:-1]
 
 
-def filled(answers: Any) -> np.ndarray:
+def top_labels(answers: Any) -> np.ndarray:
     """int (n, 5) from a list of labels for each row."""
     top = np.full((len(answers), TOP), -1, dtype=np.int64)
     for row, labels in zip(top, answers, strict=True):
@@ -86,12 +86,12 @@ def filled(answers: Any) -> np.ndarray:
     return top
 
 
-def of_pairs(answers: Any) -> tuple[np.ndarray, np.ndarray]:
+def top_of_pairs(answers: Any) -> tuple[np.ndarray, np.ndarray]:
     """The best labels, and the probability of the first of each row, from (label, probability) of
     each row, best first.
     """
     first = np.array([row[0][1] if len(row) else 0.0 for row in answers])
-    return filled([[label for label, _ in row] for row in answers]), first
+    return top_labels([[label for label, _ in row] for row in answers]), first
 
 
 def best(scores: np.ndarray) -> np.ndarray:
@@ -248,7 +248,7 @@ def fasttext(job: Job, files: Files, scratch: Path) -> Result:
     lines = Path(f"{folder}/test.ft").read_text().splitlines()
     with watch.time("prediction"):
         answers, probabilities = model.predict([line.split("\t")[1] for line in lines], k=TOP)
-    top = filled([[int(label.removeprefix("__label__")) for label in row] for row in answers])
+    top = top_labels([[int(label.removeprefix("__label__")) for label in row] for row in answers])
     model.save_model(str(scratch / "model"))
     watch.seconds["training"] = watch.seconds.pop("whole") - watch.seconds["reading"]
     settings = options | {
@@ -295,7 +295,7 @@ def omikuji(job: Job, files: Files, scratch: Path) -> Result:
         "max_depth",
     )
     facts = {name: getattr(settings, name) for name in names}
-    top, first = of_pairs(answers)
+    top, first = top_of_pairs(answers)
     return result(watch, scratch / "model", top, files, facts, "omikuji", first)
 
 
@@ -326,7 +326,7 @@ def napkinxc(job: Job, files: Files, scratch: Path) -> Result:
         answers = model.predict_proba(test, top_k=TOP)
     names = ("loss", "optimizer", "liblinear_c", "arity", "max_leaves", "tree_type", "ensemble")
     facts = used(PLT.__init__, job["options"], *names)
-    top, first = of_pairs(answers)
+    top, first = top_of_pairs(answers)
     return result(watch, scratch / "model", top, files, facts, "napkinxc", first)
 
 
@@ -360,7 +360,7 @@ def pecos(job: Job, files: Files, scratch: Path) -> Result:
     with watch.time("prediction"):
         answers = model.predict(test, only_topk=TOP, beam_size=10, threads=threads).tocsr()
     rows = [answers[row] for row in range(answers.shape[0])]
-    top = filled([row.indices[np.argsort(-row.data, kind="stable")] for row in rows])
+    top = top_labels([row.indices[np.argsort(-row.data, kind="stable")] for row in rows])
     model.save(str(scratch / "model"))
     first = np.array([row.data.max(initial=0.0) for row in rows])
     return result(

@@ -308,7 +308,7 @@ def relative(records: Records) -> str:
     )
 
 
-def of_all(records: Records, columns: dict[str, tuple[Any, ...]], left_out: str = "") -> str:
+def table_of_all(records: Records, columns: dict[str, tuple[Any, ...]], left_out: str = "") -> str:
     """A row for each contender; of a column its set, the measure, and the digits."""
     return table(
         [
@@ -327,7 +327,7 @@ def likelihoods(records: Records) -> str:
     """Of data with one label a row; scores of `margin`, `ldgs` and `mips` were not trained to be
     log-probabilities.
     """
-    return of_all(
+    return table_of_all(
         records,
         {name: (name, "log_likelihood") for name in ABOUT if name not in SEVERAL},
         "LinearSVC",
@@ -336,11 +336,13 @@ def likelihoods(records: Records) -> str:
 
 def several(records: Records) -> str:
     """P@3 and P@5 of data with several labels."""
-    return of_all(records, {f"{name} P@{k}": (name, f"p@{k}") for name in SEVERAL for k in (3, 5)})
+    return table_of_all(
+        records, {f"{name} P@{k}": (name, f"p@{k}") for name in SEVERAL for k in (3, 5)}
+    )
 
 
 def seconds(records: Records) -> str:
-    return of_all(records, {name: (name, "seconds", 1) for name in ABOUT})
+    return table_of_all(records, {name: (name, "seconds", 1) for name in ABOUT})
 
 
 def sets(records: Records) -> str:

@@ -59,7 +59,7 @@ def jobs(run: Run) -> Iterator[Job]:
                 yield from timed_jobs(run, name)
             elif part == "epochs":
                 for seed in seeds(run):
-                    yield of_epochs(run, name, settings.epochs, seed)
+                    yield job_of_epochs(run, name, settings.epochs, seed)
             elif part == "exact":
                 options = {
                     **epochs,
@@ -93,7 +93,7 @@ def seeds(run: Run) -> range:
     return range(1, run.settings.seeds + 1)
 
 
-def of_epochs(run: Run, objective: str, epochs: int, seed: int) -> Job:
+def job_of_epochs(run: Run, objective: str, epochs: int, seed: int) -> Job:
     """A run of so many epochs: of the part `epochs` where these are its own, so that none is made
     twice.
     """
@@ -133,14 +133,14 @@ def timed_jobs(run: Run, objective: str) -> Iterator[Job]:
     result = run.records.get(end) or {}
     for epochs in own_epochs(run):
         if epochs < result.get("epochs", 0):
-            yield of_epochs(run, objective, epochs, first)
+            yield job_of_epochs(run, objective, epochs, first)
     best = compared.best_label(compared.points(run.records).get(objective, {}))
     for seed in others:
         if best is not None:
             yield (
                 to_the_end(run, objective, seed)
                 if best == compared.END
-                else of_epochs(run, objective, int(best), seed)
+                else job_of_epochs(run, objective, int(best), seed)
             )
 
 
@@ -336,7 +336,7 @@ EXPERIMENT = Experiment(
         "targets": tables.targets,
         "conditions": tables.conditions,
         "time": tables.equal_time,
-        **{part: partial(tables.of_part, part) for part in ("epochs", "exact")},
+        **{part: partial(tables.part_table, part) for part in ("epochs", "exact")},
         "rates": tables.rates,
         "rows": tables.equal_rows,
     },

@@ -53,7 +53,7 @@ LESS_LIKELY = ("ns", "nce", "ove", "sampled-softmax")
 # ---- tables
 
 
-def of_part(part: str, records: Records) -> str:
+def part_table(part: str, records: Records) -> str:
     """The table of likelihood, word tests and speed of one part; numbers are means over
     the seeds.
     """

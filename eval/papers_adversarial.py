@@ -157,7 +157,7 @@ def measure(run: Run, job: Job) -> Result:
 # ---- data
 
 
-class Halves(NamedTuple):
+class Split(NamedTuple):
     """Training rows, validation rows and test rows, of one label each; labels are those of training
     rows.
     """
@@ -168,14 +168,14 @@ class Halves(NamedTuple):
 
 
 @functools.lru_cache(maxsize=1)  # one at a time
-def data_of(run: Run, name: str) -> Halves:
+def data_of(run: Run, name: str) -> Split:
     recipe = RECIPES[name]
     if run.quick and not datasets.is_here(recipe, run.data_folder):
         documents = sources.documents(1_000, 2_000, 300, n_test=200)
         both = documents.training, documents.test
     else:
         both = papers.load(run.data_folder, recipe, run.quick)
-    return halves(*components(*both), run.settings.rows)
+    return split_rows(*components(*both), run.settings.rows)
 
 
 def components(training: Any, test: Any) -> list[Any]:
@@ -193,7 +193,7 @@ def components(training: Any, test: Any) -> list[Any]:
     ]
 
 
-def halves(training: Any, test: Any, rows: int) -> Halves:
+def split_rows(training: Any, test: Any, rows: int) -> Split:
     """So many training rows and, of the others, some for validation, by their first labels; labels
     are numbered by those that training rows have.
     """
@@ -205,7 +205,7 @@ def halves(training: Any, test: Any, rows: int) -> Halves:
         ),
         test,
     )
-    return Halves(*papers.numbered(*parts))
+    return Split(*papers.numbered(*parts))
 
 
 # ---- training

@@ -30,7 +30,7 @@ def scored():
 
 
 def gap(title, scored, n_rows, run):
-    return bounds_gaps.gap_of(bounds_gaps.METHODS[title], scored, n_rows, run, seed=1)
+    return bounds_gaps.gap(bounds_gaps.METHODS[title], scored, n_rows, run, seed=1)
 
 
 def exact_losses(scored):

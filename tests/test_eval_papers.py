@@ -170,17 +170,17 @@ def test_labels_are_numbered_by_those_of_training_rows_and_every_row_with_one_is
     several = Labels.of_rows([[7 * (i // 2), 3] for i in range(100)])  # of which the first counts
     training = Labeled(features, several, 600)
     test = Labeled(features[:60] + 1000, Labels.single(7 * np.arange(60)), 600)
-    halves = script.halves(training, test, 90)
-    apart = set(halves.training.features[:, 0]), set(halves.validation.features[:, 0])
+    split = script.split_rows(training, test, 90)
+    apart = set(split.training.features[:, 0]), set(split.validation.features[:, 0])
     assert not apart[0] & apart[1]
     assert len(apart[0]) == 90
     seen = sorted({7 * (int(x) // 2) for x in apart[0]})
-    assert halves.training.n_labels == len(seen)
-    assert sorted(set(halves.training.labels.ids)) == list(range(len(seen)))
-    assert [seen[y] for y in halves.test.labels.ids] == [
-        7 * (x - 1000) for x in halves.test.features[:, 0]
+    assert split.training.n_labels == len(seen)
+    assert sorted(set(split.training.labels.ids)) == list(range(len(seen)))
+    assert [seen[y] for y in split.test.labels.ids] == [
+        7 * (x - 1000) for x in split.test.features[:, 0]
     ]
-    assert len(halves.test) == len(seen)
+    assert len(split.test) == len(seen)
 
 
 @pytest.mark.parametrize("top", [(5, 3), (-6, 0), (-2, 1)])
