@@ -26,7 +26,7 @@ from embedx.errors import DivergedError
 from eval import corpus, datasets, papers, papers_adversarial as rows_by_time, words_by_time
 from eval.experiment import Experiment, Run, in_process
 from eval.page import DASH, mean_and_deviation, number, table
-from eval.papers_adversarial import Contender, Halves
+from eval.papers_adversarial import Contender, Split
 from eval.records import Job, Records, Result
 
 LABELS = ("bibtex", "eurlex-4.3k", "enwiki-cat")
@@ -140,7 +140,7 @@ def word_jobs(run: Run, contender: str) -> Iterator[Job]:
 
 
 @functools.lru_cache(maxsize=1)  # one at a time
-def data_of(run: Run, name: str) -> Halves:
+def data_of(run: Run, name: str) -> Split:
     both = rows_by_time.components(*papers.load(run.data_folder, name, run.quick))
     return rows_by_time.halves(*both, min(run.settings.rows, 3 * len(both[0]) // 4))
 
@@ -168,7 +168,7 @@ def measure(run: Run, job: Job) -> Result:
     return {"rate": rate, "labels": data.training.n_labels, "points": points}
 
 
-def after_epochs(contender: Contender, tried: Job, job: Job, data: Halves) -> Result:
+def after_epochs(contender: Contender, tried: Job, job: Job, data: Split) -> Result:
     """What is measured on test rows after so many epochs, and their processor time."""
     options = rows_by_time.options_of(contender, tried, job["seed"]) | {"epochs": job["epochs"]}
     start = time.process_time()
