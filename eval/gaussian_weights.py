@@ -8,9 +8,16 @@ weight than by a number?
 Each row has the first of its labels. Some rows are trained on, of which a quarter is held out for
 the prior and the temperature; others choose the l2 penalty of each way of predicting. One training
 gives both: its weights as numbers, and as the means of distributions.
+
+    bibtex-all     the same rows with all their labels
+    eurlex-all
+    categories     pages of Wikipedia to all their categories, by a hidden layer
+
+The softmax of a row with several labels is the distribution of one of them, taken at random.
 """
 
 import functools
+import statistics
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -19,6 +26,7 @@ import numpy as np
 from embedx.classification.classifier import Classifier
 from embedx.evaluation.temperature import fit_temperature
 from embedx.labeled.data import Labeled, Labels
+from embedx.labeled.label_rules import known_labels
 from embedx.labeled.scaling import input_length
 from embedx.objectives.contract import log_softmax
 from eval import papers
@@ -26,7 +34,25 @@ from eval.experiment import Experiment, Run
 from eval.page import mean_and_deviation, table
 from eval.records import Job, Records, Result
 
-DATA = ("bibtex", "eurlex-4.3k", "omniglot")
+
+class SeveralLabels(NamedTuple):
+    """A data set with several labels a row: its recipe, how many rows to train on, the settings of
+    training, and the objectives.
+    """
+
+    recipe: str
+    rows: int
+    options: dict[str, Any]
+    objectives: tuple[str, ...]
+
+
+FIRST_LABELS = ("bibtex", "eurlex-4.3k", "omniglot")
+ALL_LABELS = {
+    "bibtex-all": SeveralLabels("bibtex", 5_000, {}, ("softmax", "ar")),
+    "eurlex-all": SeveralLabels("eurlex-4.3k", 5_000, {}, ("softmax", "ar")),
+    "categories": SeveralLabels("enwiki-cat", 20_000, {"hidden": 100}, ("ar",)),
+}
+DATA = (*FIRST_LABELS, *ALL_LABELS)
 OBJECTIVES = ("softmax", "ar")
 WAYS = ("point", "gaussian")
 # The penalty of weights, in units of mean |x|² / rows.
@@ -62,34 +88,78 @@ def parts_of(run: Run, name: str, seed: int) -> Parts:
     return Parts(*papers.numbered(training, choosing, test))
 
 
+@functools.lru_cache(maxsize=1)  # one at a time
+def halves_with_all_labels(run: Run, name: str, seed: int) -> tuple[Labeled, Labeled]:
+    """Training and test rows with all their labels that occur in the training rows."""
+    data = ALL_LABELS[name]
+    halves = papers.load(run.data_folder, data.recipe, run.quick)
+    n_training = min(run.settings.rows if run.quick else data.rows, len(halves[0]))
+    order = np.random.default_rng(seed).permutation(len(halves[0]))[:n_training]
+    test_order = np.random.default_rng(0).permutation(len(halves[1]))[: run.settings.test]
+    training = halves[0].rows(order)
+    return of_trained_labels(training, training), of_trained_labels(
+        training, halves[1].rows(test_order)
+    )
+
+
+def of_trained_labels(training: Labeled, rows: Labeled) -> Labeled:
+    """Rows with those of their labels that training rows have, numbered by these; rows without any
+    are left out.
+    """
+    trained = np.unique(training.labels.ids)
+    labels = rows.labels.where(np.isin(rows.labels.ids, trained))
+    kept = np.flatnonzero(labels.n_of_row)
+    labels = labels.rows(kept)
+    numbers = np.searchsorted(trained, labels.ids).astype(np.int32)
+    return Labeled(rows.features[kept], Labels(labels.offsets, numbers), len(trained))
+
+
 # ---- the jobs
 
 
 def jobs(run: Run) -> Iterator[Job]:
     for name in run.chosen("data"):
-        for objective in run.chosen("objective"):
-            for seed in range(1, run.settings.seeds + 1):
-                job = {"data": name, "objective": objective, "seed": seed}
-                for penalty in PENALTIES:
-                    yield job | {"epochs": run.settings.epochs, "penalty": penalty}
-                # As many as by default, which is more.
-                yield job | {"epochs": None, "penalty": 0.0}
+        chosen = run.chosen("objective")
+        if name in FIRST_LABELS:
+            yield from jobs_of_first_labels(run, name)
+            continue
+        for objective in ALL_LABELS[name].objectives:
+            if objective in chosen:
+                for seed in range(1, run.settings.seeds + 1):
+                    yield {"data": name, "objective": objective, "seed": seed}
+
+
+def jobs_of_first_labels(run: Run, name: str) -> Iterator[Job]:
+    for objective in run.chosen("objective"):
+        for seed in range(1, run.settings.seeds + 1):
+            job = {"data": name, "objective": objective, "seed": seed}
+            for penalty in PENALTIES:
+                yield job | {"epochs": run.settings.epochs, "penalty": penalty}
+            # As many as by default, which is more.
+            yield job | {"epochs": None, "penalty": 0.0}
+
+
+# Of every run, so that it has the rows that it was given, in the same order.
+OPTIONS = {
+    "posterior": "gaussian",
+    "weights": "dense",
+    "scaling": "none",
+    "bias": "frequency",
+    "initial_gradient": 4.0,
+    "calibration": 0.25,
+    "threads": 1,
+}
 
 
 def measure(run: Run, job: Job) -> Result:
+    if job["data"] in ALL_LABELS:
+        return measure_all_labels(run, job)
     parts = parts_of(run, job["data"], job["seed"])
     length = input_length(parts.training.features)
-    options = {
-        "posterior": "gaussian",
-        "weights": "dense",
-        "scaling": "none",
+    options = OPTIONS | {
         "l2": job["penalty"] * length**2 / len(parts.training),
         "epochs": job["epochs"],
-        "bias": "frequency",
-        "initial_gradient": 4.0,
-        "calibration": 0.25,
         "seed": job["seed"],
-        "threads": 1,
     }
     classifier = papers.fit(parts.training, job["objective"], options).classifier
     relative_prior = classifier.facts["prior_variance"] * length**2
@@ -107,6 +177,46 @@ def measure(run: Run, job: Job) -> Result:
             **measures(test_log_p, test_label, classifier.trained_counts[test_label]),
         }
     return result
+
+
+def measure_all_labels(run: Run, job: Job) -> Result:
+    """The same at the defaults, of rows with several labels; neither penalty nor temperature."""
+    training, test = halves_with_all_labels(run, job["data"], job["seed"])
+    options = OPTIONS | {"epochs": None, "seed": job["seed"]} | ALL_LABELS[job["data"]].options
+    classifier = papers.fit(training, job["objective"], options).classifier
+    result: dict[str, Any] = {"labels": training.n_labels, "rows": len(training)}
+    result["prior"] = classifier.facts["prior_variance"]
+    for way in reversed(WAYS):
+        if way == "point":
+            del classifier.arrays["variance"]
+        result[way] = measures_of_all_labels(classifier, test)
+    return result
+
+
+def measures_of_all_labels(classifier: Classifier, test: Labeled) -> dict[str, Any]:
+    """`measures` of each label of each row whose label was trained; the likeliest label counts as
+    right by the share of the row's labels that it is.
+    """
+    labels = known_labels(test.labels, classifier.trained_counts)
+    of_labels = []
+    p_of_best = []
+    rightness = []
+    for rows, log_p in classifier.blocks(test.features):
+        of_block = labels.rows(rows)
+        of_labels.append(log_p[of_block.row_of_id, of_block.ids])
+        best = log_p.argmax(axis=1)
+        is_best = of_block.ids == best[of_block.row_of_id]
+        n_right = np.bincount(of_block.row_of_id[is_best], minlength=len(of_block))
+        p_of_best.append(np.exp(log_p.max(axis=1)))
+        rightness.append(n_right / np.maximum(of_block.n_of_row, 1))
+    has_labels = labels.n_of_row > 0
+    right = np.concatenate(rightness)[has_labels]
+    return {
+        "rows": int(has_labels.sum()),
+        **log_likelihoods(np.concatenate(of_labels), classifier.trained_counts[labels.ids]),
+        "accuracy": float((right > 0).mean()),
+        "calibration_error": calibration_error(np.concatenate(p_of_best)[has_labels], right),
+    }
 
 
 def fitted_factor(log_p: np.ndarray, label: np.ndarray) -> float:
@@ -129,13 +239,20 @@ def measures(log_p: np.ndarray, label: np.ndarray, counts: np.ndarray) -> dict[s
     of_label = log_p[np.arange(len(label)), label]
     p = np.exp(log_p.max(axis=1))
     is_right = log_p.argmax(axis=1) == label
-    groups = [of_label[(low <= counts) & (counts <= high)] for low, high in GROUPS.values()]
     return {
         "rows": len(label),
-        "log_likelihood": float(of_label.mean()),
-        "groups": [float(group.mean()) if len(group) else None for group in groups],
+        **log_likelihoods(of_label, counts),
         "accuracy": float(is_right.mean()),
         "calibration_error": calibration_error(p, is_right),
+    }
+
+
+def log_likelihoods(of_label: np.ndarray, counts: np.ndarray) -> dict[str, Any]:
+    """The mean log-probability of labels, of all and by their training rows."""
+    groups = [of_label[(low <= counts) & (counts <= high)] for low, high in GROUPS.values()]
+    return {
+        "log_likelihood": float(of_label.mean()),
+        "groups": [float(group.mean()) if len(group) else None for group in groups],
     }
 
 
@@ -149,6 +266,48 @@ def calibration_error(p: np.ndarray, is_right: np.ndarray) -> float:
 
 
 # ---- tables
+
+
+def table_of_all_labels(name: str) -> Any:
+    def results(records: Records) -> str:
+        return table(
+            [
+                row
+                for objective in OBJECTIVES
+                for way in WAYS
+                for row in line_of_all_labels(records, name, objective, way)
+            ]
+        )
+
+    return results
+
+
+def line_of_all_labels(
+    records: Records, name: str, objective: str, way: str
+) -> Iterator[dict[str, str]]:
+    """A row of the table: means ± standard deviations over the seeds."""
+    results = [record["result"] for record in records.find(data=name, objective=objective)]
+    if not results:
+        return
+    labels = statistics.fmean(result["labels"] for result in results)
+    row = {"objective": f"`{objective}`", "labels": f"{labels:,.0f}", "weights": way}
+    yield row | columns_of(results, way)
+
+
+def columns_of(results: list[Result], way: str) -> dict[str, str]:
+    """Likelihoods, accuracy and calibration of one way of predicting."""
+    measured = [result[way] for result in results]
+    columns = {"log-likelihood": mean_and_deviation([one["log_likelihood"] for one in measured])}
+    gains = [one[way]["log_likelihood"] - one["point"]["log_likelihood"] for one in results]
+    columns["above the points"] = "" if way == "point" else mean_and_deviation(gains)
+    for place, group in enumerate(GROUPS):
+        values = [one["groups"][place] for one in measured]
+        columns[group] = mean_and_deviation([value for value in values if value is not None])
+    columns["accuracy"] = mean_and_deviation([one["accuracy"] for one in measured])
+    columns["calibration error"] = mean_and_deviation(
+        [one["calibration_error"] for one in measured]
+    )
+    return columns
 
 
 def tables_of(name: str) -> Any:
@@ -191,20 +350,19 @@ def line(
         return
     measured = [result[way] for result in results]
     row = {"objective": f"`{objective}`", "weights": way, "epochs": epochs, "l2": penalty}
-    row["log-likelihood"] = mean_and_deviation([one["log_likelihood"] for one in measured])
+    columns = columns_of(results, way)
+    row["log-likelihood"] = columns["log-likelihood"]
     row["after a temperature"] = mean_and_deviation(
         [one["tempered"] for one in measured if "tempered" in one]
     )
-    gains = [one[way]["log_likelihood"] - one["point"]["log_likelihood"] for one in results]
-    row["above the points"] = ""
-    if way != "point":
-        row["above the points"] = mean_and_deviation(gains)
-    for place, group in enumerate(GROUPS):
-        values = [one["groups"][place] for one in measured]
-        row[group] = mean_and_deviation([value for value in values if value is not None])
-    row["accuracy"] = mean_and_deviation([one["accuracy"] for one in measured])
-    row["calibration error"] = mean_and_deviation([one["calibration_error"] for one in measured])
-    yield row
+    yield row | columns
+
+
+def needs(run: Run) -> list[str]:
+    """The data sets of the chosen jobs."""
+    names = run.chosen("data")
+    recipes = [ALL_LABELS[name].recipe if name in ALL_LABELS else name for name in names]
+    return list(dict.fromkeys(recipes))
 
 
 EXPERIMENT = Experiment(
@@ -213,10 +371,13 @@ EXPERIMENT = Experiment(
     choices={"data": DATA, "objective": OBJECTIVES},
     jobs=jobs,
     measure=measure,
-    tables={name.partition("-")[0]: tables_of(name) for name in DATA},
+    tables={
+        **{name.partition("-")[0]: tables_of(name) for name in FIRST_LABELS},
+        **{name: table_of_all_labels(name) for name in ALL_LABELS},
+    },
     plots={},
     settings=FULL,
     quick=QUICK,
-    needs=lambda run: list(run.chosen("data")),
+    needs=needs,
     mixed=True,
 )

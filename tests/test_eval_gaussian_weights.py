@@ -1,4 +1,4 @@
-"""eval gaussian-weights: likelihoods by groups of labels, calibration, and the table of a set."""
+"""eval gaussian-weights: likelihoods by groups of labels, calibration, and the tables of a set."""
 
 import numpy as np
 import pytest
@@ -41,3 +41,44 @@ def test_a_set_from_training_to_its_table(tmp_path, monkeypatch):
     assert [*rows_of(text)] == ["softmax"]
     assert text.count("| point |") == text.count("| gaussian |") == 3
     assert script.tables_of("omniglot")(run.records) == "Not measured."
+
+
+def references_with_several_labels(*_):
+    """The same, with a second label in every other row, and labels that training rows lack."""
+    half, _ = references()
+    second = (half.labels.ids + 1) % 12
+    labels = [
+        [a, b] if k % 2 else [a]
+        for k, (a, b) in enumerate(zip(half.labels.ids, second, strict=True))
+    ]
+    training = Labeled(half.features, Labels.of_rows(labels), 14)
+    test = Labeled(half.features, Labels.of_rows([[13], *labels[1:]]), 14)
+    return training, test
+
+
+def test_several_labels_from_training_to_their_table(tmp_path, monkeypatch):
+    monkeypatch.setattr(papers, "load", references_with_several_labels)
+    script.halves_with_all_labels.cache_clear()
+    run = Run(experiment_called("gaussian-weights"), ["bibtex-all", "softmax"], quick=True)
+    run.records = Records(tmp_path / "raw", environment(quick=True), mixed=True)
+    run.measure(resume=True)
+    (record,) = run.records.find(data="bibtex-all")
+    assert record["result"]["labels"] == 12
+    text = script.table_of_all_labels("bibtex-all")(run.records)
+    assert text.count("| point |") == text.count("| gaussian |") == 1
+
+
+def test_a_row_of_two_labels_is_right_by_half():
+    training, _ = references_with_several_labels()
+    test = script.of_trained_labels(training, training.rows(np.arange(2)))
+
+    class LabelZero:
+        trained_counts = np.ones(12)
+
+        def blocks(self, features):
+            yield slice(0, 2), np.log(np.eye(12)[test.labels.ids[[0, 1]]] * 0.5 + 0.5 / 12)
+
+    measured = script.measures_of_all_labels(LabelZero(), test)
+    p = 0.5 + 0.5 / 12
+    assert measured["accuracy"] == 1
+    assert measured["calibration_error"] == pytest.approx(abs(1 + 0.5 - 2 * p) / 2)
