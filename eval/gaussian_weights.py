@@ -53,7 +53,10 @@ ALL_LABELS = {
     "categories": SeveralLabels("enwiki-cat", 20_000, {"hidden": 100}, ("ar",)),
 }
 DATA = (*FIRST_LABELS, *ALL_LABELS)
-OBJECTIVES = ("softmax", "ar")
+SOFTMAX = ("softmax", "ar")
+# Measured with one label a row, at the default epochs, without a penalty.
+UTILITIES = ("ar-probit", "ar-logistic")
+OBJECTIVES = (*SOFTMAX, *UTILITIES)
 WAYS = ("point", "gaussian")
 # The penalty of weights, in units of mean |x|² / rows.
 PENALTIES = (0.0, 0.03, 0.1)
@@ -133,7 +136,7 @@ def jobs_of_first_labels(run: Run, name: str) -> Iterator[Job]:
     for objective in run.chosen("objective"):
         for seed in range(1, run.settings.seeds + 1):
             job = {"data": name, "objective": objective, "seed": seed}
-            for penalty in PENALTIES:
+            for penalty in PENALTIES if objective in SOFTMAX else ():
                 yield job | {"epochs": run.settings.epochs, "penalty": penalty}
             # As many as by default, which is more.
             yield job | {"epochs": None, "penalty": 0.0}

@@ -339,6 +339,22 @@ def damping_of(rows, weights, strength, n_axes):
     return np.eye(len(square)) - axis @ np.diag(np.exp(-strength * square)) @ axis.T
 
 
+def bound_of_normal_scores(z, variance, y, log_f, log_cdf):
+    """The bound of augment and reduce for the utilities of normal scores, at the best distribution
+    q of the winner's utility t (Ruiz et al. 2018, eq. 7, with an expectation over the scores):
+    max_q E_q[E log f(t - z_y) + Σ_{k≠y} E log F(t - z_k)] + H(q) = log ∫ e^{...} dt.
+    """
+    nodes, weights = np.polynomial.hermite_e.hermegauss(40)
+    weights = weights / weights.sum()
+    t = np.arange(-40, 40, 0.02)
+    log_joint = np.zeros_like(t)
+    for k in range(len(z)):
+        of_gap = log_f if k == y else log_cdf
+        gaps = t[:, None] - z[k] - math.sqrt(variance[k]) * nodes
+        log_joint += of_gap(gaps) @ weights
+    return math.log(np.exp(log_joint).sum() * 0.02)
+
+
 def bound_of_gaussian_weights(x, label, mean, variance, prior, entropy=True):
     """The evidence lower bound of augment and reduce with weights N(mean, variance) and the prior
     N(0, prior) (Ruiz et al. 2018, section 3.1): Σ_n E[log p(y_n)] >= Σ_n E[ψ_y - u - e^{-u} Σ_k

@@ -24,6 +24,7 @@ from tests.support.label_training import train
 from tests.support.refusals import refused
 
 DATA = {"dense": digits(300, 200), "sparse": TOPICS, "hidden": TOPICS}
+OF_GAUSSIAN_WEIGHTS = ["softmax", "ar", "ar-probit", "ar-logistic"]
 WAYS = {"dense": {}, "sparse": {}, "hidden": {"hidden": 20}}
 
 
@@ -123,7 +124,7 @@ def test_mean_probabilities_are_integrals():
 
 
 @pytest.mark.parametrize("kind", WAYS)
-@pytest.mark.parametrize("objective", ["softmax", "ar"])
+@pytest.mark.parametrize("objective", OF_GAUSSIAN_WEIGHTS)
 def test_means_are_the_weights_of_a_point_and_rows_narrow_them(objective, kind):
     point = classifier_of(objective, kind, posterior="point")
     gaussian = classifier_of(objective, kind)
@@ -138,17 +139,19 @@ def test_means_are_the_weights_of_a_point_and_rows_narrow_them(objective, kind):
 
 
 @pytest.mark.parametrize("kind", WAYS)
-def test_held_out_rows_are_as_likely_as_by_a_point_or_likelier(kind):
+@pytest.mark.parametrize("objective", ["softmax", "ar-probit", "ar-logistic"])
+def test_held_out_rows_are_as_likely_as_by_a_point_or_likelier(objective, kind):
     test = DATA[kind][1]
     scores = [
-        classifier_of("softmax", kind, posterior=name, epochs=40).evaluate(test)["log_likelihood"]
+        classifier_of(objective, kind, posterior=name, epochs=40).evaluate(test)["log_likelihood"]
         for name in ("point", "gaussian")
     ]
     assert scores[1] > scores[0] - 0.01
 
 
-def test_probabilities_are_those_of_the_saved_model_and_sum_to_one(tmp_path):
-    classifier = classifier_of(calibration=0.0, prior_variance=5.0)
+@pytest.mark.parametrize("objective", OF_GAUSSIAN_WEIGHTS)
+def test_probabilities_are_those_of_the_saved_model_and_sum_to_one(objective, tmp_path):
+    classifier = classifier_of(objective, calibration=0.0, prior_variance=5.0)
     assert classifier.facts["prior_variance"] == 5
     features = DATA["sparse"][1].features
     p = classifier.predict_proba(features)

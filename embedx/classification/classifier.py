@@ -41,7 +41,7 @@ from embedx.evaluation.f1 import LabelCounts
 from embedx.labeled.data import DataSchema, Labeled
 from embedx.labeled.rows_from_python import features_of
 from embedx.labeled.scaling import scaled
-from embedx.objectives.contract import Objective
+from embedx.objectives.contract import Objective, log_softmax
 from embedx.runtime.progress import SILENT, Progress
 from embedx.samplers.contract import Sampler
 
@@ -120,7 +120,10 @@ class Classifier:
         if "variance" not in self.arrays:
             return z
         variance = np.asarray(posterior.squared(h) @ self._variances)
-        return posterior.log_mean_softmax(z, variance, self._normals)
+        log_p = self.objective.log_mean_probability(z, variance)
+        if log_p is None:
+            return posterior.log_mean_softmax(z, variance, self._normals)
+        return log_p.astype(z.dtype)
 
     def mean_scores(self, h: Any) -> ndarray:
         """The scores of dense weights, or of their means, (n, rows), for what these multiply."""
@@ -247,6 +250,8 @@ class Classifier:
             log_noise = self.log_noise(None)
         if not len(z):
             return np.zeros((0, self.n_labels), z.dtype)
+        if "variance" in self.arrays:
+            return log_softmax(z)
         return self.objective.log_probability(z, log_noise)
 
     def log_noise(self, features: Any) -> ndarray:

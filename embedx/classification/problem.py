@@ -92,6 +92,14 @@ def has_softmax(objective: Objective) -> bool:
     return type(objective).log_probability is Objective.log_probability
 
 
+def has_gaussian_weights(objective: Objective) -> bool:
+    """Whether its probabilities can be averaged over normal scores."""
+    no_scores = np.zeros((1, 2))
+    return has_softmax(objective) or (
+        objective.log_mean_probability(no_scores, no_scores) is not None
+    )
+
+
 def scores_labels_independently(settings: ClassifySettings, objective: Objective) -> bool:
     """Whether all labels are scored, and the loss is a sum over them."""
     return has_label_losses(objective) and settings.sampler == ALL_CANDIDATES

@@ -8,7 +8,12 @@ from embedx.classification.label_weights import (
     refuse_settings_of_weights,
     refuse_weights,
 )
-from embedx.classification.problem import ALL_CANDIDATES, Problem, has_softmax, ignored_by_dual
+from embedx.classification.problem import (
+    ALL_CANDIDATES,
+    Problem,
+    has_gaussian_weights,
+    ignored_by_dual,
+)
 from embedx.classification.settings import (
     AUTO,
     DENSE,
@@ -169,15 +174,15 @@ def refuse_dual(settings: ClassifySettings, problem: Problem) -> SettingError | 
 
 
 def refuse_posterior(settings: ClassifySettings, problem: Problem) -> SettingError | None:
-    """Gaussian weights need a softmax of inner products."""
+    """Gaussian weights need inner products, and a softmax or utilities with noise."""
     if settings.posterior != GAUSSIAN:
         return None
     objective = problem.objective
     scores_path = samplers.SAMPLERS[str(settings.sampler)].candidates == "path"
-    if not has_softmax(objective) or not objective.traits.calibrated or scores_path:
-        no_softmax = f"the probabilities of {objective.name} are no softmax of its scores"
-        remedy = ("use ", Setting("objective", "softmax"), " or ar")
-        return SettingError("posterior", GAUSSIAN, no_softmax, remedy)
+    if not has_gaussian_weights(objective) or not objective.traits.calibrated or scores_path:
+        no_mean = f"the probabilities of {objective.name} cannot be averaged over normal scores"
+        remedy = ("use ", Setting("objective", "softmax"), ", ar, ar-probit or ar-logistic")
+        return SettingError("posterior", GAUSSIAN, no_mean, remedy)
     if settings.score == EUCLIDEAN:
         needs: Text = ("needs ", Setting("score", INNER_PRODUCT))
         return SettingError("posterior", GAUSSIAN, needs, "leave one of them out")

@@ -431,6 +431,7 @@ class ClassifierRun:
         variances.fit(
             self.classifier,
             self.inputs.features,
+            self.labels,
             row_weights,
             self.split.calibration,
             self.settings,

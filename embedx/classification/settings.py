@@ -137,8 +137,8 @@ class ClassifySettings(TrainingSettings):
     posterior: str = param(
         POINT,
         "weights of the labels; `gaussian`: a normal distribution for each, narrow where training"
-        " rows tell its weight, over which probabilities are averaged; for a softmax of dense"
-        " weights",
+        " rows tell its weight, over which probabilities are averaged; for dense weights and a"
+        " softmax, probit or logistic loss",
         choices=POSTERIORS,
         panel="Model",
     )

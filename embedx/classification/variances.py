@@ -28,6 +28,7 @@ USUAL_PRIOR = 1.0
 def fit(
     classifier: Classifier,
     features: Any,
+    labels: Labels,
     row_weights: ndarray,
     calibration: Labeled | None,
     settings: ClassifySettings,
@@ -37,12 +38,14 @@ def fit(
     """Give a classifier the variances of its weights; its facts tell that of the prior.
 
     features     of the training rows, scaled
+    labels       of these rows
     row_weights  float32 (n_rows,): how much each row counts, times the number of its labels
     previous     the classifier that training continues from; the information of its rows is added
     """
     h = classifier.inputs(features)
     information = posterior.information(
-        _weighted_probabilities(classifier, h, row_weights), *classifier.arrays["output"].shape
+        _weighted_information(classifier, h, labels, row_weights),
+        *classifier.arrays["output"].shape,
     )
     previous_prior = None
     if previous is not None and "variance" in previous.arrays:
@@ -67,17 +70,21 @@ def _set_variances(classifier: Classifier, information: ndarray, prior: float) -
     classifier.parameters_changed()
 
 
-def _weighted_probabilities(
-    classifier: Classifier, h: Any, row_weights: ndarray
+def _weighted_information(
+    classifier: Classifier, h: Any, labels: Labels, row_weights: ndarray
 ) -> Iterator[tuple[Any, ndarray]]:
-    """The inputs of output rows and their probabilities by the means, times the weights of rows, a
-    block of examples after another.
+    """The inputs of output rows and what they tell of the scores at the means, times the weights of
+    rows, a block of examples after another. Of a softmax it is the probabilities.
     """
     size = classifier.block_size
     for begin in range(0, h.shape[0], size):
         rows = slice(begin, begin + size)
-        p = np.exp(classifier.log_probability(classifier.mean_scores(h[rows])))
-        yield h[rows], p * row_weights[rows, None]
+        z = classifier.mean_scores(h[rows])
+        of_rows = labels.rows(rows)
+        told = classifier.objective.score_information(z, of_rows.row_of_id, of_rows.ids)
+        if told is None:
+            told = np.exp(classifier.log_probability(z))
+        yield h[rows], told.astype(z.dtype) * row_weights[rows, None]
 
 
 def _best_prior(

@@ -19,6 +19,7 @@ from numpy import ndarray
 from embedx.kernels import ONE, TWO, ZERO, kernel, kernel_part, sigmoid, softplus
 from embedx.objectives import utility
 from embedx.objectives.contract import About
+from embedx.objectives.normal_scores import FAR, Noise
 from embedx.objectives.parts import (
     best_positive,
     log_sigmoid,
@@ -105,6 +106,27 @@ def coefficients(batch, state, constants, n_examples, n, lr):
     return total
 
 
+def log_density(x: ndarray) -> ndarray:
+    """The log of the logistic density."""
+    return log_sigmoid(x) + log_sigmoid(-x)
+
+
+def density(x: ndarray) -> ndarray:
+    """The logistic density, which is -(log σ)''."""
+    return np.exp(log_density(x))
+
+
+NOISE = Noise(
+    log_f=log_density,
+    log_cdf=log_sigmoid,
+    curvature_f=lambda x: 2 * density(x),
+    curvature_cdf=density,
+    variance=np.pi**2 / 3,
+    reach=40.0,
+    step=0.4,
+)
+
+
 class AugmentReduceLogistic(utility.UtilityObjective):
     name = "ar-logistic"
     about = About(
@@ -117,6 +139,7 @@ class AugmentReduceLogistic(utility.UtilityObjective):
         ),
     )
     coefficients = staticmethod(coefficients)
+    noise = NOISE
 
     @staticmethod
     def quantile(log_p: ndarray) -> ndarray:
@@ -145,10 +168,5 @@ class AugmentReduceLogistic(utility.UtilityObjective):
             left=lambda scores: float(scores.min()) - 40,
             right=40,
             step=0.4,
-            beyond=lambda log_p, behind: log_p - (behind - utility.FAR),
+            beyond=lambda log_p, behind: log_p - (behind - FAR),
         )
-
-
-def log_density(x: ndarray) -> ndarray:
-    """The log of the logistic density."""
-    return log_sigmoid(x) + log_sigmoid(-x)

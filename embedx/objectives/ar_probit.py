@@ -30,6 +30,7 @@ from embedx.kernels import (
 )
 from embedx.objectives import utility
 from embedx.objectives.contract import About
+from embedx.objectives.normal_scores import FAR, Noise
 from embedx.objectives.parts import best_positive, n_positives, negative_weight, positive
 from embedx.objectives.utility import gap_to
 
@@ -118,6 +119,33 @@ def coefficients(batch, state, constants, n_examples, n, lr):
     return total
 
 
+def log_phi(x: ndarray) -> ndarray:
+    """The log of the normal density."""
+    return -0.5 * x * x - 0.5 * np.log(2 * np.pi)
+
+
+def hazards(x: ndarray) -> ndarray:
+    """φ/Φ of an array."""
+    return np.exp(log_phi(x) - special.log_ndtr(x))
+
+
+def hazard_curvature(x: ndarray) -> ndarray:
+    """-(log Φ)''."""
+    hazard_of_x = hazards(x)
+    return hazard_of_x * (x + hazard_of_x)
+
+
+NOISE = Noise(
+    log_f=log_phi,
+    log_cdf=special.log_ndtr,
+    curvature_f=np.ones_like,
+    curvature_cdf=hazard_curvature,
+    variance=1.0,
+    reach=9.0,
+    step=0.2,
+)
+
+
 class AugmentReduceProbit(utility.UtilityObjective):
     name = "ar-probit"
     about = About(
@@ -130,6 +158,7 @@ class AugmentReduceProbit(utility.UtilityObjective):
         ),
     )
     coefficients = staticmethod(coefficients)
+    noise = NOISE
     # eval/results/defaults.md#what-was-found
     word_defaults = {"block_size": 32, "optimizer": "adagrad", "learning_rate": 0.05}
 
@@ -154,15 +183,5 @@ class AugmentReduceProbit(utility.UtilityObjective):
             left=lambda scores: (scores.min() + scores.max()) / 2 - 9,
             right=9,
             step=0.1,
-            beyond=lambda log_p, behind: log_p * (behind / utility.FAR) ** 2,
+            beyond=lambda log_p, behind: log_p * (behind / FAR) ** 2,
         )
-
-
-def log_phi(x: ndarray) -> ndarray:
-    """The log of the normal density."""
-    return -0.5 * x * x - 0.5 * np.log(2 * np.pi)
-
-
-def hazards(x: ndarray) -> ndarray:
-    """φ/Φ of an array."""
-    return np.exp(log_phi(x) - special.log_ndtr(x))

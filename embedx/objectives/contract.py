@@ -297,6 +297,23 @@ class Objective(abc.ABC):
         """
         return log_softmax(z)
 
+    def log_mean_probability(self, z: ndarray, variance: ndarray) -> ndarray | None:
+        """log p(k | h), float (n, K), for scores that are independent normal numbers of means z and
+        these variances, both (n, K). None if it has no such formula.
+        """
+        return None
+
+    def score_information(self, z: ndarray, row: ndarray, label: ndarray) -> ndarray | None:
+        """The information of examples about their scores z, float (n, K): the second derivative of
+        the augmented loss (Ruiz et al. 2018, eq. 7), expected under the best distribution of the
+        augmenting variable; a mean over the labels of an example.
+
+        row, label  int (n_labels_in_all,): the labels of the examples, by ascending example
+
+        None where `log_mean_probability` is None.
+        """
+        return None
+
     def label_probability(self, z: ndarray) -> ndarray | None:
         """p(k is among the labels | h), (..., K), from the scores of all rows; above 1/2 for z > 0.
         None if labels are exclusive, so that only `log_probability` is defined.

@@ -20,13 +20,12 @@ from numba.extending import register_jitable
 from numpy import float64, ndarray
 
 from embedx.kernels import ZERO, sigmoid, softplus
+from embedx.objectives import normal_scores
 from embedx.objectives.contract import Traits
+from embedx.objectives.normal_scores import FAR, MAX_VALUES, Function, Noise
 from embedx.objectives.parts import AugmentSettings, LocalObjective
 from embedx.settings import param
 
-Function = Callable[[ndarray], ndarray]
-# Maximum number of values of the quadrature in memory at a time.
-MAX_VALUES = 4_000_000
 # Classes up to which log p is computed class by class; a grid over FAR has no more points.
 FEW_CLASSES = 2_000
 # The fine grid has FINER points for each point of the coarse grid, and interpolates from POINTS of
@@ -38,8 +37,6 @@ LARGEST_LOG_P = -1e-6
 # Iterations of `initial_bias`; each reduces the error tenfold, unless one class has nearly all
 # probability.
 BIAS_STEPS = 12
-# Distance from the highest score beyond which log p is extrapolated.
-FAR = 200.0
 
 
 class UtilitySettings(AugmentSettings):
@@ -71,6 +68,7 @@ class UtilityObjective(LocalObjective):
     traits = Traits(unbiased=True)
     state_width = 2
     uniforms_width = 2
+    noise: Noise
 
     @staticmethod
     @abc.abstractmethod
@@ -93,6 +91,12 @@ class UtilityObjective(LocalObjective):
     @abc.abstractmethod
     def optimal_distribution(self, z: ndarray, label: ndarray) -> tuple[ndarray, ndarray]:
         """(location, scale) of the distribution of t that gives the tightest bound, each (n,)."""
+
+    def log_mean_probability(self, z: ndarray, variance: ndarray) -> ndarray:
+        return normal_scores.log_mean_probability(z, variance, self.noise)
+
+    def score_information(self, z: ndarray, row: ndarray, label: ndarray) -> ndarray:
+        return normal_scores.score_information(z, row, label, self.noise)
 
     def optimal_state(self, z: ndarray, label: ndarray) -> ndarray:
         """The optimal (location, gamma), found numerically to some ten digits."""
