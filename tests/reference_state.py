@@ -104,6 +104,19 @@ def proximal_objective(
     return 2 * lr * loss + of_state + np.sum((z - scores) ** 2 / squared_norm)
 
 
+def proximal_objective_of_minibatch(u, rows, u0, rows_before, inputs, labels, weights, lr, freedom):
+    """What implicit SGD minimises for the examples of a minibatch and its shared draws together
+    (Fagan & Iyengar 2018, appendix F.3), over u of each example and the rows W.
+    """
+    total = np.sum((rows - rows_before) ** 2)
+    for e, h in enumerate(inputs):
+        z = rows @ h
+        total += proximal_objective(
+            u[e], z, u0[e], z, labels[e], weights, lr, 1.0, relative=False, freedom=freedom[e]
+        )
+    return total
+
+
 def freedom_of_log_z(n_updates, n_labels, lr, squared_norms):
     """How freely implicit SGD lets u move where it stands for log Z: as all the scores that are
     met, whose `squared_norms` these are, and besides by the share of a running mean.

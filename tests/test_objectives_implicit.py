@@ -191,3 +191,40 @@ def test_implicit_without_a_step_takes_log_z_for_a_running_mean():
         np.testing.assert_allclose(step, gradient, rtol=1e-9)
         freedom = reference_state.freedom_of_log_z(n_updates, 1, 0.0, 1.0)
         assert state[0] == pytest.approx(3.0 + freedom * step.sum(), rel=1e-9)
+
+
+def test_implicit_steps_in_turns_minimise_the_proximal_objective_of_a_minibatch():
+    """Each example's step with those of the others held fixed; the first turn is the steps of one
+    example after another.
+    """
+    rng = np.random.default_rng(3)
+    inputs = rng.normal(0, 1, (3, 2))
+    before = rng.normal(0, 1, (K, 2))
+    labels = np.eye(K)[[0, 1, 0]]
+    weights = sampled_weights(range(2, 5))
+    lr = 2.0
+    gram = inputs @ inputs.T
+    u0 = np.full(3, 4.0)
+    u = np.zeros(3)
+    steps = np.zeros((3, K))
+    for _ in range(300):
+        for e in range(3):
+            others = gram[e] @ steps - gram[e, e] * steps[e]
+            z = before @ inputs[e] - lr * others
+            at = {"state": u0[e], "n_updates": 5, "lr": lr, "score_gain": gram[e, e]}
+            _, step, (u[e],) = take_step(make("implicit"), z, labels[e].argmax(), weights, **at)
+            steps[e] = step
+
+    freedom = [
+        reference_state.freedom_of_log_z(5, 1, lr, gram[e, e] * ((weights > 0) | (labels[e] > 0)))
+        for e in range(3)
+    ]
+
+    def proximal(x):
+        return reference_state.proximal_objective_of_minibatch(
+            x[:3], x[3:].reshape(K, 2), u0, before, inputs, labels, weights, lr, freedom
+        )
+
+    end = np.concatenate([u, (before - lr * steps.T @ inputs).ravel()])
+    optimum = optimize.minimize(proximal, end + 0.1, method="BFGS", options={"gtol": 1e-7})
+    np.testing.assert_allclose(end, optimum.x, atol=1e-4)
