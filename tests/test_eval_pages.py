@@ -76,7 +76,7 @@ STATED = {
     "bounds": "0.75",
     "objectives": "0.15",
     "papers-augment-and-reduce": (
-        "0.35 0.31 0.23 0.59 0.1 0.01 0.02 0.9 0.8 0.11 0.26 0.50 0.001 4.1 0.1.0 3.11.7"
+        "0.03 0.31 0.6e-6 0.1 0.01 0.02 0.9 0.8 0.11 0.26 0.50 0.001 4.1 0.1.0 3.11.7"
     ),
     "papers-one-vs-each": (
         "0.1.0 3.11.7 0.622 2.793 0.095 0.162 0.64 0.09 0.010 0.11 0.7 0.9 0.5 0.3 0.1 2.5 4.1"
@@ -183,7 +183,7 @@ def claims_of_augment_and_reduce():
     yield "A&R leads one-vs-each by {:.2f} in both", of("bibtex", "ar") - of("bibtex", "ove")
     yield "by 0.11 in the paper and {:.2f} here", of("bibtex", "softmax") - of("bibtex", "ove")
     yield (
-        "A&R over one-vs-each, {:.2f} nats (paper 0.50)",
+        "A&R leads one-vs-each by more, {:.2f} nats (paper 0.50)",
         of("omniglot", "ar") - of("omniglot", "ove"),
     )
     yield "are {:.2f} to {:.2f} nats below the paper", -max(omniglot), -min(omniglot)

@@ -14,7 +14,7 @@ from embedx.classification import label_figures, label_frames, prediction_analys
 from embedx.classification.classifier import Classifier, load
 from embedx.classification.prediction_analysis import PredictionAnalysis
 from embedx.classification.suggestions import read_suggestions
-from embedx.errors import InapplicableError
+from embedx.errors import InapplicableError, public_url
 from embedx.evaluation import statistics
 from embedx.evaluation.labels import scores_by_groups
 from embedx.evaluation.statistics import Estimate, Score
@@ -303,7 +303,8 @@ def warn_of_training_rows(model: Classifier, data: Labeled, file: str, progress:
     """Warn if the test rows are those that the classifier was trained on."""
     if data.hash() == model.facts.get("data_hash"):
         progress.warn(
-            f"{file} has the rows that the classifier was trained on: scores of new rows are lower"
+            f"{public_url(file)} has the rows that the classifier was trained on: scores of new rows"
+            " are lower"
         )
 
 
