@@ -303,8 +303,8 @@ def warn_of_training_rows(model: Classifier, data: Labeled, file: str, progress:
     """Warn if the test rows are those that the classifier was trained on."""
     if data.hash() == model.facts.get("data_hash"):
         progress.warn(
-            f"{public_url(file)} has the rows that the classifier was trained on: scores of new rows"
-            " are lower"
+            f"{public_url(file)} has the rows that the classifier was trained on: scores of new"
+            " rows are lower"
         )
 
 
