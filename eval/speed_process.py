@@ -21,6 +21,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from embedx.runtime.progress import Silent
+
 Job = dict[str, Any]
 Files = dict[str, str]
 Result = dict[str, Any]
@@ -252,7 +254,7 @@ def run_embedx(job: Job, corpus: str, scratch: Path) -> tuple[Any, "Stopwatch"]:
 
     options = {name: job[name] for name in EMBEDX_OPTIONS} | job["options"]
     config = SkipGram(**options).config
-    watch: Any = Stopwatch()
+    watch = Stopwatch()
     with skipgram.read([corpus], config, watch, scratch) as encoded:
         run = skipgram.WordVectorsRun.prepared(encoded, config, watch)
         return life.train_model(run).model, watch
@@ -262,10 +264,8 @@ EMBEDX_OPTIONS = ("dim", "window", "sample", "min_count", "epochs", "negatives",
 TRAINERS = {"gensim": train_gensim, "embedx": train_embedx}
 
 
-class Stopwatch:
-    """An embedx Progress that notes when each stage begins and ends, on both clocks."""
-
-    interval = 10.0
+class Stopwatch(Silent):
+    """Notes when each stage begins and ends, on both clocks."""
 
     def __init__(self) -> None:
         self.stages: dict[str, tuple[float, float]] = {}
@@ -281,10 +281,6 @@ class Stopwatch:
     def finish(self) -> None:
         self.stages[self.title] = (self.stages[self.title][0], time.perf_counter())
         self.cpu[self.title] += time.process_time()
-
-    def update(self, done: float, **facts: Any) -> None: ...
-    def expect(self, seconds: float, rate: float) -> None: ...
-    def note(self, message: str) -> None: ...
 
 
 def scores(vectors: Any, files: Files) -> dict[str, Any]:

@@ -110,6 +110,15 @@ def test_a_section_is_measured_once_and_reported_again_without_measuring(two_top
     assert (tmp_path / "speed.md").read_text() == again
 
 
+def test_training_by_embedx_is_measured_by_stage(two_topics):
+    job = speed.SETTINGS | {"tool": "embedx", "options": {"dim": 10}, "epochs": 1, "threads": 1}
+    result = speed_process.train(
+        job | {"seed": 1, "file": "text", "score": False}, {"text": str(two_topics)}
+    )
+    assert result["training"] > 0
+    assert result["total"] == result["before"] + result["training"]
+
+
 @pytest.mark.parametrize(
     ("tool", "min_counts"), [("word2vec", ["5", "15"]), ("pWord2Vec", ["5", "5"])]
 )
