@@ -192,6 +192,14 @@ def test_lists_of_docstrings_become_lists_and_other_lines_stay():
     ]
 
 
+def test_a_table_ends_with_an_empty_line():
+    follows = re.compile(r"^\|.*\|\n(?!\||<!--|\n)(.+)$", re.MULTILINE)  # would be a row of it
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    assert {page.name: follows.findall(page.read_text("utf-8")) for page in pages} == {
+        page.name: [] for page in pages
+    }
+
+
 def test_columns_of_numbers_are_aligned_right_in_the_site():
     page = """
 | objective | score | seconds | note | k |

@@ -224,7 +224,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if is_first:
             objective = objective_for(self.objective, given, data)
             return self._train(data, objective, given, overrides, None)
-        # The reader of the first training is kept.
+        # The schema of the first training is kept.
         classifier = self.classifier_
         data = dataclasses.replace(data, source_schema=classifier.schema)
         overrides["score"] = EUCLIDEAN if classifier.by_distance else INNER_PRODUCT
@@ -278,7 +278,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Train by settings.
 
         given      those of the parameters
-        overrides  settings in place of given ones; None is a default
+        overrides  settings in place of given ones; None restores the default
         origins    the reasons of what was chosen for the features
         """
         options = {**given, "threads": self._threads, **overrides}
@@ -316,7 +316,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         self.classifier_: Classifier = trained.classifier
         if not is_sparse:
-            # The table is no larger than the data; sums over features then agree in any order.
+            # The weights are no larger than the data; sums over features then agree in any order.
             self.classifier_.arrays = _as_float64(self.classifier_.arrays)
         self.classifier_.parameters_changed()
         outcome = trained.outcome.without_state()

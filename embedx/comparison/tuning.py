@@ -43,14 +43,14 @@ class Tuning:
         return best
 
     def _best_of(self, name: str) -> Record:
-        """The options of the best trial of an objective."""
+        """The best options of an objective; none where its defaults score better at full length."""
         objective, _ = self.runner.data.variant(name)
         has_negatives = "negatives" in settings_of(objectives.find(objective).Settings)
         best = search(lambda options: self._trial(name, options), has_negatives)
         options: Record = best["trial"]
         settings = self.runner.settings
-        is_checked = settings.limit_of_trial != settings.limit
-        if not options or not is_checked or self._is_better_at_full_length(name, options):
+        trials_are_shorter = settings.limit_of_trial != settings.limit
+        if not options or not trials_are_shorter or self._is_better_at_full_length(name, options):
             return options
         return {}
 
@@ -78,7 +78,7 @@ class Tuning:
 
 
 def search(trial_of: Callable[[Record], Run], has_negatives: bool) -> Run:
-    """The best of at most MAX_TRIALS trials, each the record of its options; the first has none."""
+    """The best of a few trials, each the record of its options; the first has none."""
     first = trial_of({})
     used = first["used"]
     best = first

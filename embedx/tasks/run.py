@@ -11,7 +11,7 @@
     test       scores on test data
 
 Those from allocate to held out are in `embedx.training.life`. The Python classes, whose data are in
-memory, read and resolve by themselves, and pass through these.
+memory, read and resolve by themselves, then run the others.
 """
 
 import contextlib
