@@ -21,8 +21,8 @@ Record = dict[str, Any]
 
 
 class Records:
-    """What was measured: a file of one JSON object a line, which is only ever added to, the moment
-    that a measurement ends.
+    """What was measured: a file of one JSON object a line, to which a run only adds, the moment
+    that a measurement ends; records that no table reads any more may be removed by hand.
 
     A line is an environment (machine, versions, data, and the command that was typed; `id` is a
     hash of the first three) or

@@ -20,25 +20,27 @@ ONE_ROW = np.zeros(1, np.int64)
 @pytest.mark.parametrize("name", LAWS)
 def test_information_is_minus_twice_the_slope_of_the_bound_by_a_variance(name, y):
     law = LAWS[name]
-    told = make(name).score_information(Z[None], ONE_ROW, np.array([y]))[0]
+    information = make(name).score_information(Z[None], ONE_ROW, np.array([y]))[0]
     at_the_means = bound_of_normal_scores(Z, np.zeros(K), y, law.logpdf, law.logcdf)
     for k in range(K):
         variance = 1e-4 * np.eye(K)[k]
         bound = bound_of_normal_scores(Z, variance, y, law.logpdf, law.logcdf)
-        assert told[k] == pytest.approx(-2 * (bound - at_the_means) / 1e-4, rel=0.01, abs=1e-4)
+        assert information[k] == pytest.approx(
+            -2 * (bound - at_the_means) / 1e-4, rel=0.01, abs=1e-4
+        )
 
 
 @pytest.mark.parametrize("name", LAWS)
 def test_information_is_a_mean_over_the_labels_of_a_row(name):
     z = np.stack([Z, Z[::-1]])
     objective = make(name)
-    told = objective.score_information(z, np.array([0, 0, 1]), np.array([1, 4, 2]))
+    information = objective.score_information(z, np.array([0, 0, 1]), np.array([1, 4, 2]))
     of_single = [
         objective.score_information(z[[row]], ONE_ROW, np.array([label]))[0]
         for row, label in ((0, 1), (0, 4), (1, 2))
     ]
-    assert told[0] == pytest.approx((of_single[0] + of_single[1]) / 2)
-    assert told[1] == pytest.approx(of_single[2])
+    assert information[0] == pytest.approx((of_single[0] + of_single[1]) / 2)
+    assert information[1] == pytest.approx(of_single[2])
 
 
 @pytest.mark.parametrize("name", LAWS)

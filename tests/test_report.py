@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import embedx
 from embedx.classification.classifier import load
 from embedx.errors import DataError, InapplicableError
 from embedx.evaluation.word_sets import WordTests
@@ -18,6 +19,7 @@ from embedx.report import (
 from embedx.report.contract import PageRequest, different_names
 from embedx.report.report import default_output, report
 from embedx.report.settings import ReportSettings
+from embedx.report.words import default_settings
 from embedx.runtime.progress import Silent
 from embedx.vectors.lookup import UnknownWordError
 from embedx.vectors.model import load_folder
@@ -315,6 +317,17 @@ def test_the_page_of_items_calls_them_items_and_has_no_test_sets_of_words(tmp_pa
     pair = report(items, tmp_path / "pair.html", other=items).read_text("utf-8")
     assert "<h2>Nearest items</h2>" in pair
     assert "WordSim" not in pair
+
+
+def test_settings_are_compared_with_the_defaults_for_the_kind_of_data(tmp_path):
+    sessions = tmp_path / "sessions.txt"
+    sessions.write_text("a b c\nb c d\n" * 20)
+    options = {"format": "sessions", "dim": 8, "threads": 1}
+    items = embedx.SkipGram(**options).fit(str(sessions)).model
+    defaults = default_settings(items)
+    for name in ("epochs", "min_count", "sample"):
+        assert defaults[name] == items.settings[name]
+    assert defaults["dim"] != items.settings["dim"]
 
 
 def test_items_and_nodes_are_not_scored_on_sets_of_english_words(tmp_path):

@@ -81,10 +81,10 @@ def _weighted_information(
         rows = slice(begin, begin + size)
         z = classifier.mean_scores(h[rows])
         of_rows = labels.rows(rows)
-        told = classifier.objective.score_information(z, of_rows.row_of_id, of_rows.ids)
-        if told is None:
-            told = np.exp(classifier.log_probability(z))
-        yield h[rows], told.astype(z.dtype) * row_weights[rows, None]
+        information = classifier.objective.score_information(z, of_rows.row_of_id, of_rows.ids)
+        if information is None:
+            information = np.exp(classifier.log_probability(z))
+        yield h[rows], information.astype(z.dtype) * row_weights[rows, None]
 
 
 def _best_prior(

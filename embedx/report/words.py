@@ -16,6 +16,7 @@ from embedx.report.settings import ReportSettings
 from embedx.report.word_map import MIN_WORDS_ON_MAP, Neighbours, map_data, map_of, rows_on_map
 from embedx.runtime.progress import Progress
 from embedx.skipgram.configuration import configure
+from embedx.skipgram.defaults import NAMES_OF_KIND
 from embedx.vectors.model import WordVectors
 from embedx.vectors.names import names_of, shown_name
 from embedx.vectors.uncertainty import uncertainty_of
@@ -72,16 +73,14 @@ def pair_values(models: Sequence[WordVectors], request: PageRequest) -> dict[str
 
 
 def default_settings(vectors: WordVectors) -> dict[str, Any]:
-    """The defaults of the settings of a model, by name, without those of walks."""
+    """The defaults of the settings of a model for data of its kind, by name."""
     facts = vectors.facts
-    walks = {}
-    if vectors.settings.get("walks"):
-        # Graphs have other defaults.
-        walks["walks"] = vectors.settings["walks"]
+    # Sessions and walks have other defaults than text.
+    given = {name: vectors.settings[name] for name in NAMES_OF_KIND if vectors.settings.get(name)}
     is_collapsed = facts.get("collapsed", False)
-    configuration = configure(facts.get("objective"), walks, is_collapsed=is_collapsed)
+    configuration = configure(facts.get("objective"), given, is_collapsed=is_collapsed)
     defaults = configuration.record()
-    return {name: value for name, value in defaults.items() if name not in walks}
+    return {name: value for name, value in defaults.items() if name not in given}
 
 
 def neighbours_and_map(

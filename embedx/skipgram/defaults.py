@@ -16,9 +16,9 @@ WALKS = "walks"
 # The objective, unless a kind of data has another one.
 DEFAULT_OBJECTIVE = "ns"
 
-# A new default for a kind of data is one line here: `"window": 3`. It comes before the default that
-# an objective has of its own: `"negatives": 10` is for all objectives that have this setting, also
-# for mips, which declares 100, but draws as many for a block as its `draws` say. An objective
+# A new default for a kind of data is one line here: `"window": 3`. It has priority over the
+# default of an objective itself: `"negatives": 10` is for all objectives that have this setting,
+# also for mips, which declares 100, but draws as many for a block as its `draws` say. An objective
 # without the setting ignores the line, such as hs, the default for sessions, which draws nothing.
 DEFAULTS_BY_KIND: dict[str, Record] = {
     TEXT: {},
@@ -38,6 +38,10 @@ DEFAULTS_BY_KIND: dict[str, Record] = {
 
 # Learning rates of optimizers, where they differ from those for text.
 RATES_BY_KIND: dict[str, dict[str, float]] = {WALKS: {"sgd": SGD_RATE}}
+
+
+# The settings that name the kind of data.
+NAMES_OF_KIND = ("walks", "format")
 
 
 def kind_of_data(options: Options) -> str:
