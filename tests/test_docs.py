@@ -215,7 +215,6 @@ text
 
 
 def test_formulas_are_mathml_in_the_site():
-    pytest.importorskip("latex2mathml")  # of the extra `docs`
     inline = '<p>as <span class="arithmatex">\\(a &lt; \\log b\\)</span>.</p>'
     block = '<div class="arithmatex">\\[\n\\sum_k e^{z_k}\n\\]</div>'
     page = hooks.with_formulas(inline + block)

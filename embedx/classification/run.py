@@ -224,7 +224,7 @@ class ClassifierRun:
         if self.sampler.conditional:
             self._fit_sampler()
             arrays |= self.sampler.arrays()
-            facts["fit_seconds"] = round(self.sampler.fit_seconds, 3)
+            facts["fit_seconds"] = round(self.sampler.fit_seconds, 4)
         schema = self.split.training.schema
         return Classifier(self.objective, arrays, schema, all_counts, self.record(), facts)
 
