@@ -143,7 +143,7 @@ def test_a_state_with_a_lock_is_checked_during_training(monkeypatch):
 
         def state(self):
             state = super().state()
-            state.lock = held
+            state.read_lock = held
             return state
 
     monkeypatch.setattr(Guard, "check", look)

@@ -101,7 +101,7 @@ class Distributed(Strategy):
         rollback, current ranges are repeated.
         """
         state = self.inner.state()
-        state.lock = self.server.lock
+        state.read_lock = self.server.lock
         return state
 
     @property

@@ -39,7 +39,7 @@ class TrainState:
 
     values: dict[str, Value] = field(default_factory=dict)
     # With this lock, values may be read while threads train; None: threads must pause.
-    lock: AbstractContextManager[Any] | None = None
+    read_lock: AbstractContextManager[Any] | None = None
 
     def add(self, name: str, read: Callable[[], Any], write: Callable[[Any], None]) -> None:
         """Add a value that is read and written by these functions. A written value is not changed
@@ -65,7 +65,7 @@ class TrainState:
         """Add all values of another state."""
         for name, value in other.values.items():
             self.add(name, value.read, value.write)
-        self.lock = self.lock or other.lock
+        self.read_lock = self.read_lock or other.read_lock
 
     def live_values(self) -> dict[str, Any]:
         """The current values by name; arrays may be views of live data."""

@@ -17,10 +17,11 @@ from embedx.errors import DivergedError, LostClusterError, Reason, Setting, Text
 from embedx.runtime.interrupts import to_the_end
 from embedx.runtime.memory import MemoryPlan
 from embedx.runtime.progress import Progress
-from embedx.settings import Options, Record
+from embedx.settings import Options
 from embedx.training.checkpoint import Checkpoints
 from embedx.training.guard import Guard
 from embedx.training.outcome import LossCurve, Outcome
+from embedx.training.progress_reports import ProgressReports, Standing
 from embedx.training.run_command import resume_command
 from embedx.training.schedule import Schedule
 from embedx.training.state import TrainState
@@ -61,9 +62,10 @@ def run(
     training = _Training(strategy, schedule, progress, after_epoch, checkpoints)
     training.begin(snapshot, extra_state or TrainState())
     ended_by = training.train_until_over()
-    if training.diverged is not None and training.next_step == 0:
+    if training.diverged is not None and not training.has_good_state:
         raise training.diverged
-    if checkpoints is not None and ended_by is not None and training.next_step > 0:
+    has_begun = training.next_step > 0
+    if checkpoints is not None and ended_by is not None and has_begun:
         to_the_end(partial(checkpoints.take, training.state, wait=True))
     if isinstance(ended_by, LostClusterError):
         raise _resumable(ended_by, checkpoints)
@@ -93,7 +95,12 @@ class _Step(NamedTuple):
 
 
 class _Training:
-    """The training of a strategy by threads; what they share changes only under `lock`."""
+    """The training of a strategy by threads.
+
+    The main thread has all threads train until they pause, and does in the pause what needs one:
+    `after_epoch`, checkpoints, checks of the guard, rollbacks. What the threads share changes under
+    `lock`, or in a pause.
+    """
 
     def __init__(
         self,
@@ -106,6 +113,7 @@ class _Training:
         self.strategy = strategy
         self.schedule = schedule
         self.progress = progress
+        self.reports = ProgressReports(progress, schedule, strategy)
         self.after_epoch = after_epoch
         self.checkpoints = checkpoints
         # Of the whole run: the position, the guard, the strategy and `after_epoch`.
@@ -119,19 +127,20 @@ class _Training:
         self.current_steps: set[int] = set()
         # Until the last pause.
         self.seconds_before = 0.0
-        # The next epoch for `after_epoch`, and the tally at its start.
-        self.epoch = 0
-        self.before_epoch = Tally()
+        # Epochs that `after_epoch` was called for, and the tally after them.
+        self.n_reported_epochs = 0
+        self.reported_tally = Tally()
         self.tally = Tally()
         self.curve = LossCurve()
         self.is_ended_by_callback = False
 
-        # The threads: they pause at `end_of_epoch`, and for a checkpoint; stopped, they end.
+        # The threads: they pause before `pause_step`, and for a checkpoint; stopped, they end.
         self.pool = ThreadPoolExecutor(len(strategy.workers) or 1)
         self.futures: list[Future[None]] = []
         # When the threads started; None in a pause.
         self.started_at: float | None = None
-        self.end_of_epoch = 0
+        # The first step of the next epoch if `after_epoch` is called before it; else none.
+        self.pause_step = math.inf
         self.is_checkpoint_wanted = False
         self.is_stopped = False
         self.learning_rate = 0.0
@@ -139,13 +148,9 @@ class _Training:
         # Why the run diverges, and after how many words or examples, until it is rolled back.
         self.divergence: Reason | None = None
         self.words_at_check = 0
-        # The error that ends the run.
+        # The error that ends the run, and whether the parameters are good all the same.
         self.diverged: DivergedError | None = None
-
-        # The start of the interval of the next report.
-        self.reported = Tally()
-        self.reported_at = 0.0
-        self.reported_loss: float | None = None
+        self.has_good_state = True
 
     # ---- the main thread
 
@@ -162,18 +167,7 @@ class _Training:
         elif self.checkpoints is not None and self.checkpoints.is_resuming:
             self.checkpoints.restore(self.state)
         self.guard.begin()
-        self._begin_report()
-        self._start_progress()
-
-    def _start_progress(self) -> None:
-        """Start a bar over the seconds of a time budget, else over words or examples."""
-        schedule = self.schedule
-        if schedule.time_budget:
-            self.progress.start("training", schedule.time_budget, "s", self.seconds)
-            return
-        total = schedule.n_words * schedule.epochs
-        known_total = None if math.isinf(total) else total
-        self.progress.start("training", known_total, f" {schedule.unit}", self.tally.words)
+        self.reports.start(self._standing())
 
     def train_until_over(self) -> KeyboardInterrupt | LostClusterError | None:
         """Train until the run is over. Returns the interrupt or error that ended it early, once
@@ -186,6 +180,7 @@ class _Training:
         try:
             while self.diverged is None and (not self._is_over or self._has_unreported_epoch):
                 self._train_until_pause()
+                self._use_pause()
             to_the_end(self._finish_checkpoint, then_raise=True)
         except KeyboardInterrupt as interrupt:
             ended_by = interrupt
@@ -201,10 +196,26 @@ class _Training:
         return ended_by
 
     def _train_until_pause(self) -> None:
-        """Train to the next pause, the end of an epoch, a checkpoint or a check of the guard; then
-        do what is due.
-        """
-        self._start_threads_and_report()
+        """Train until all threads pause, and report progress meanwhile."""
+        interval = self.progress.interval
+        if self.checkpoints is not None:
+            interval = min(interval, self.checkpoints.every)
+        if self.after_epoch is not None:
+            self.pause_step = (self.n_reported_epochs + 1) * self.schedule.n_chunks
+        self.started_at = time.monotonic()
+        self.futures = [
+            self.pool.submit(self._train_chunks, worker) for worker in self.strategy.workers
+        ]
+        while wait(self.futures, interval).not_done:
+            if self.seconds - self.reports.seconds >= 0.9 * interval:
+                self._report()
+            self.is_checkpoint_wanted = self.checkpoints is not None and self.checkpoints.is_due()
+        self._stop_clock()
+        if self.seconds - self.reports.seconds >= self.progress.interval:
+            self._report()
+
+    def _use_pause(self) -> None:
+        """Do what is due in a pause: a check of the guard, `after_epoch`, a checkpoint."""
         divergence = self._check()
         if divergence is not None:
             self.diverged = self._roll_back(divergence)
@@ -212,37 +223,19 @@ class _Training:
         # Before `is_checkpoint_wanted` is cleared, which this reads.
         is_checkpoint_due = self._is_checkpoint_due and not self._is_over
         self.is_checkpoint_wanted = False
-        if self._is_epoch_over or self._is_over:
-            self._end_epoch()
+        if self._is_at_pause_step or self._is_over:
+            self._report_epoch()
         if self.checkpoints is not None and is_checkpoint_due:
             self.checkpoints.take(self.state)
 
-    def _end_epoch(self) -> None:
-        """Call `after_epoch`, then start the next epoch, unless it raises an interrupt."""
+    def _report_epoch(self) -> None:
+        """Call `after_epoch`; unless it raises an interrupt, the epoch is then reported."""
         if self.after_epoch is None:
             return
-        done = self.tally.since(self.before_epoch)
-        self.is_ended_by_callback = self.after_epoch(self.epoch, done, self.seconds)
-        self.epoch += 1
-        self.before_epoch = self.tally
-
-    def _start_threads_and_report(self) -> None:
-        """Have the threads train until they pause."""
-        interval = self.progress.interval
-        if self.checkpoints is not None:
-            interval = min(interval, self.checkpoints.every)
-        self.started_at = time.monotonic()
-        self.end_of_epoch = (self.epoch + 1) * self.schedule.n_chunks
-        self.futures = [
-            self.pool.submit(self._train_chunks, worker) for worker in self.strategy.workers
-        ]
-        while wait(self.futures, interval).not_done:
-            if self.seconds - self.reported_at >= 0.9 * interval:
-                self._report()
-            self.is_checkpoint_wanted = self.checkpoints is not None and self.checkpoints.is_due()
-        self._stop_clock()
-        if self.seconds - self.reported_at >= self.progress.interval:
-            self._report()
+        tally = self.tally.since(self.reported_tally)
+        self.is_ended_by_callback = self.after_epoch(self.n_reported_epochs, tally, self.seconds)
+        self.n_reported_epochs += 1
+        self.reported_tally = self.tally
 
     @property
     def _is_checkpoint_due(self) -> bool:
@@ -269,7 +262,9 @@ class _Training:
             self._stop_clock()
         finally:
             self._report()
-            self.progress.finish()
+            self.reports.finish()
+
+    # ---- rollbacks
 
     def _roll_back(self, divergence: Reason) -> DivergedError | None:
         """Restore the last good state of a run that diverges, and lower its learning rate.
@@ -285,15 +280,14 @@ class _Training:
             self._continue_from_rollback(problem)
             return None
         error = self._diverged_error(problem)
-        if not self.guard.end_at_good_state():
-            self.next_step = 0
-        self._begin_report()
+        self.has_good_state = self.guard.end_at_good_state()
+        self.reports.restart_interval(self._standing())
         return error
 
     def _continue_from_rollback(self, problem: str) -> None:
         """Warn of a rollback, and continue from its state."""
         place = "the start"
-        if self.next_step:
+        if self.next_step > 0:
             place = f"{self.tally.words:,} {self.schedule.unit}"
         lr = self._lr_at(self.next_step)
         self.progress.warn(f"{problem}: rolled back to {place}, learning rate {lr:.4g}")
@@ -301,7 +295,7 @@ class _Training:
         self.words_at_check = 0
         if self.checkpoints is not None and self.checkpoints.states():
             self.checkpoints.take(self.state)
-        self._begin_report()
+        self.reports.restart_interval(self._standing())
 
     def _diverged_error(self, problem: str) -> DivergedError:
         """The error of a run that ends. After rollbacks the rate may be too low as well as too
@@ -320,6 +314,8 @@ class _Training:
     def _lowered_rates(self) -> list[float]:
         """The learning rate after each rollback."""
         return [self.schedule.learning_rate * factor for factor in self.guard.lowered]
+
+    # ---- what the run reports
 
     def outcome(self, ended_by: KeyboardInterrupt | None) -> Outcome:
         """The outcome of the run."""
@@ -341,41 +337,21 @@ class _Training:
             curve=curve,
         )
 
-    def _begin_report(self) -> None:
-        """Start the interval of the next report."""
-        self.reported = self.tally
-        self.reported_at = self.seconds
-
     def _report(self) -> None:
-        """Report the speed since the last report, and the loss, to `progress`."""
+        """Report the standing of the run to `progress`."""
         with self.lock:
-            tally = self.tally
-            lr = self.learning_rate
-            loss = self._loss
-        new = tally.since(self.reported)
-        has_news = new.words > 0 or loss != self.reported_loss
-        if not has_news or self.strategy.reports_itself:
-            return
-        now = self.seconds
-        facts: Record = {}
-        if new.words > 0:
-            pace = new.words / max(now - self.reported_at, 1e-9)
-            facts[f"{self.schedule.unit}_per_second"] = round(pace)
-        if self.schedule.has_epochs:
-            facts |= self.schedule.epoch_facts(self._n_finished)
-        done: float = tally.words
-        if self.schedule.time_budget:
-            done = min(now, self.schedule.time_budget)
-        self.progress.update(
-            done,
-            loss=loss,
-            loss_unit=self.strategy.loss_unit,
-            learning_rate=lr,
-            **facts,
-        )
-        self.reported = tally
-        self.reported_at = now
-        self.reported_loss = loss
+            standing = self._standing()
+        self.reports.report(standing)
+
+    def _standing(self) -> Standing:
+        """The standing of the run. Call it with `lock`, or in a pause."""
+        return Standing(self.tally, self.seconds, self._n_finished, self._loss, self.learning_rate)
+
+    @property
+    def _loss(self) -> float | None:
+        """The loss of the run so far: in progress, and in the outcome at the end."""
+        exact = self.strategy.loss
+        return self.curve.last if exact is None else exact
 
     # ---- the position of the run
 
@@ -389,8 +365,9 @@ class _Training:
         )
         state.add_attribute("trainer.seconds", self, "seconds_before")
         state.add_attribute("trainer.ended", self, "is_ended_by_callback")
-        for name in ("epoch", "tally", "before_epoch"):
-            state.add_attribute(f"trainer.{name}", self, name)
+        state.add_attribute("trainer.epoch", self, "n_reported_epochs")
+        state.add_attribute("trainer.tally", self, "tally")
+        state.add_attribute("trainer.before_epoch", self, "reported_tally")
         for name in ("tallies", "ends"):
             state.add_attribute(f"trainer.curve.{name}", self.curve, name)
         return state
@@ -401,17 +378,6 @@ class _Training:
         if self.started_at is None:
             return self.seconds_before
         return self.seconds_before + time.monotonic() - self.started_at
-
-    @property
-    def _loss(self) -> float | None:
-        """The loss of the run so far: in progress, and in the outcome at the end."""
-        exact = self.strategy.loss
-        return self.curve.last if exact is None else exact
-
-    @property
-    def _is_out_of_time(self) -> bool:
-        budget = self.schedule.time_budget
-        return budget is not None and self.seconds >= budget
 
     @property
     def _epochs(self) -> float:
@@ -429,21 +395,29 @@ class _Training:
         return self.schedule.share_done(self._n_finished, self.seconds)
 
     @property
-    def _is_epoch_over(self) -> bool:
-        return self.after_epoch is not None and self.next_step >= self.end_of_epoch
+    def _is_out_of_time(self) -> bool:
+        budget = self.schedule.time_budget
+        return budget is not None and self.seconds >= budget
 
     @property
     def _is_over(self) -> bool:
-        is_out_of_steps = self.schedule.share_done(self.next_step, self.seconds) >= 1.0
-        is_ended = self.is_ended_by_callback or self.is_stopped
-        return self.strategy.is_finished or is_ended or is_out_of_steps
+        """Whether no further step is taken: the schedule or the strategy is at its end, a callback
+        ended the run, or it is stopped. Steps may still be current.
+        """
+        if self.strategy.is_finished or self.is_ended_by_callback or self.is_stopped:
+            return True
+        return self.schedule.share_done(self.next_step, self.seconds) >= 1.0
+
+    @property
+    def _is_at_pause_step(self) -> bool:
+        return self.next_step >= self.pause_step
 
     @property
     def _has_unreported_epoch(self) -> bool:
         """Whether an epoch has started, in this run or the one it resumes, without a call of
         `after_epoch`.
         """
-        begun = self.next_step > self.epoch * self.schedule.n_chunks
+        begun = self.next_step > self.n_reported_epochs * self.schedule.n_chunks
         return self.after_epoch is not None and not self.is_stopped and begun
 
     def _lr_at(self, step: int) -> float:
@@ -458,16 +432,25 @@ class _Training:
         return self.guard.is_due(self._share_done, self.strategy.phase(self.next_step))
 
     def _check(self) -> Reason | None:
-        """Check the run if that is due; return why it diverges, or None. Called in a pause, or with
-        the lock of its state.
+        """Check the run if that is due, before an epoch is reported, and at the end; return why it
+        diverges, or None. Called in a pause, or with `state.read_lock`.
         """
-        share = self._share_done
-        phase = self.strategy.phase(self.next_step)
-        is_over = share >= 1.0 or self.strategy.is_finished
         self.words_at_check = max(self.words_at_check, self.tally.words)
-        if self.divergence is None and (is_over or self._is_epoch_over or self._is_check_due):
-            self.divergence = self.guard.check(share, self.next_step, phase, is_over)
+        is_over = self._is_over
+        if self.divergence is None and (is_over or self._is_at_pause_step or self._is_check_due):
+            phase = self.strategy.phase(self.next_step)
+            self.divergence = self.guard.check(self._share_done, self.next_step, phase, is_over)
         return self.divergence
+
+    def _check_without_pause(self) -> None:
+        """Check the run while other threads train, if its state can be read then: it has a lock for
+        this, and the phase stays the same. Called with `lock`.
+        """
+        read_lock = self.state.read_lock
+        is_same_phase = self.strategy.phase(self.next_step) == self.guard.phase
+        if read_lock is not None and is_same_phase:
+            with read_lock:
+                self._check()
 
     # ---- the threads that train
 
@@ -476,10 +459,10 @@ class _Training:
         try:
             while (step := self._take_step()) is not None:
                 epoch, chunk = divmod(step.number, self.schedule.n_chunks)
-                done = self.strategy.train_chunk(worker, epoch, chunk, step.lr)
+                tally = self.strategy.train_chunk(worker, epoch, chunk, step.lr)
                 with self.lock:
                     self.current_steps.discard(step.number)
-                    if not self._add(step, done):
+                    if not self._add(step, tally):
                         return
         except BaseException:
             self.is_stopped = True
@@ -488,42 +471,36 @@ class _Training:
     def _take_step(self) -> _Step | None:
         """The next chunk; None if there is a pause."""
         with self.lock:
-            share = self.schedule.share_done(self.next_step, self.seconds)
-            is_over = self.is_stopped or self.strategy.is_finished or share >= 1.0
-            if is_over or self.is_checkpoint_wanted or self._is_epoch_over:
+            if self._is_over or self._is_at_pause_step or self.is_checkpoint_wanted:
                 return None
-            # A check that can read the state during training happens here; others need a pause.
-            is_same_phase = self.strategy.phase(self.next_step) == self.guard.phase
-            can_read_state = self.state.lock is not None and is_same_phase
-            if self.divergence is None and self._is_check_due and can_read_state:
-                assert self.state.lock is not None
-                with self.state.lock:
-                    self._check()
+            if self.divergence is None and self._is_check_due:
+                self._check_without_pause()
             if self.divergence is not None or self._is_check_due:
                 return None
             number = self.next_step
+            share_done = self.schedule.share_done(number, self.seconds)
+            self.learning_rate = self._lr_at(number)
             self.next_step += 1
             self.current_steps.add(number)
-            self.learning_rate = self._lr_at(number)
-            return _Step(number, share, self.learning_rate)
+            return _Step(number, share_done, self.learning_rate)
 
-    def _add(self, step: _Step, done: Tally | None) -> bool:
+    def _add(self, step: _Step, tally: Tally | None) -> bool:
         """Add the tally of a chunk; return False if it was interrupted, or its loss is not
         finite.
         """
-        if done is None:
+        if tally is None:
             self.next_step = min(self.next_step, step.number)
             return False
-        if not math.isfinite(done.loss):
+        if not math.isfinite(tally.loss):
             self.divergence = Reason("the loss is not finite")
-            self.words_at_check = self.tally.words + done.words
+            self.words_at_check = self.tally.words + tally.words
             return False
-        self.tally += done
+        self.tally += tally
         share = step.share_done
-        self.curve.add(share, done, self._epochs, self.seconds)
-        # A check under the lock of the state does not wait for current chunks.
-        was_begun_before_check = share < self.guard.since
-        if was_begun_before_check:
+        self.curve.add(share, tally, self._epochs, self.seconds)
+        if share < self.guard.since:
+            # The run was checked while this chunk was trained (`_check_without_pause`): the chunk
+            # counts for the interval after that check.
             share = self._share_done
-        self.guard.add(share, done)
+        self.guard.add(share, tally)
         return True

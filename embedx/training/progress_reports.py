@@ -1,0 +1,83 @@
+"""What a run reports while it trains: share done, speed, loss and learning rate."""
+
+import math
+from typing import NamedTuple
+
+from embedx.runtime.progress import Progress
+from embedx.settings import Record
+from embedx.training.schedule import Schedule
+from embedx.training.strategy import Strategy, Tally
+
+
+class Standing(NamedTuple):
+    """Where a run stands.
+
+    tally       sums over the chunks so far
+    seconds     duration of training so far, without pauses
+    n_finished  number of finished chunks, over all epochs
+    loss        loss per pair, if it is known
+    """
+
+    tally: Tally
+    seconds: float
+    n_finished: int
+    loss: float | None
+    learning_rate: float
+
+
+class ProgressReports:
+    """Reports the standing of a run to `progress`. Its speed is that since the last report."""
+
+    def __init__(self, progress: Progress, schedule: Schedule, strategy: Strategy) -> None:
+        self.progress = progress
+        self.schedule = schedule
+        self.strategy = strategy
+        # At the last report.
+        self.tally = Tally()
+        self.seconds = 0.0
+        self.loss: float | None = None
+
+    def start(self, standing: Standing) -> None:
+        """Start a bar over the seconds of a time budget, else over words or examples."""
+        self.restart_interval(standing)
+        schedule = self.schedule
+        if schedule.time_budget:
+            self.progress.start("training", schedule.time_budget, "s", standing.seconds)
+            return
+        total = schedule.n_words * schedule.epochs
+        known_total = None if math.isinf(total) else total
+        self.progress.start("training", known_total, f" {schedule.unit}", standing.tally.words)
+
+    def restart_interval(self, standing: Standing) -> None:
+        """Measure the speed from here on: the run starts, or was rolled back."""
+        self.tally = standing.tally
+        self.seconds = standing.seconds
+
+    def report(self, standing: Standing) -> None:
+        """Report the standing, if it is another one than at the last report."""
+        new = standing.tally.since(self.tally)
+        has_news = new.words > 0 or standing.loss != self.loss
+        if not has_news or self.strategy.reports_itself:
+            return
+        facts: Record = {}
+        if new.words > 0:
+            pace = new.words / max(standing.seconds - self.seconds, 1e-9)
+            facts[f"{self.schedule.unit}_per_second"] = round(pace)
+        if self.schedule.has_epochs:
+            facts |= self.schedule.epoch_facts(standing.n_finished)
+        done: float = standing.tally.words
+        if self.schedule.time_budget:
+            done = min(standing.seconds, self.schedule.time_budget)
+        self.progress.update(
+            done,
+            loss=standing.loss,
+            loss_unit=self.strategy.loss_unit,
+            learning_rate=standing.learning_rate,
+            **facts,
+        )
+        self.restart_interval(standing)
+        self.loss = standing.loss
+
+    def finish(self) -> None:
+        """End the bar."""
+        self.progress.finish()
