@@ -12,7 +12,7 @@ from embedx.classification import classifier, label_report, model_folder
 from embedx.classification.label_report import LabelReport, LabelTests, RowsInMemory
 from embedx.classification.settings import ClassifySettings
 from embedx.comparison import compare as comparison
-from embedx.comparison.data import listed
+from embedx.comparison.data import variants_of
 from embedx.comparison.settings import CompareSettings
 from embedx.errors import DataError, InapplicableError, Setting, SettingError, choice
 from embedx.evaluation import words
@@ -170,7 +170,7 @@ def compare(
     given = plain_settings(settings, fields)
     names = [data] if isinstance(data, str) else list(data)
     if isinstance(objectives, str):
-        objectives = listed(objectives)
+        objectives = variants_of(objectives)
     with python_progress(verbose) as progress:
         return comparison.compare_files(
             names,

@@ -8,7 +8,7 @@ import pytest
 
 import embedx
 from embedx.comparison import compare as comparison, runs
-from embedx.comparison.data import listed
+from embedx.comparison.data import variants_of
 from embedx.comparison.labels import LabelledData, looks_labelled
 from embedx.comparison.records import FILE, Records
 from embedx.comparison.settings import CompareSettings
@@ -298,7 +298,7 @@ def test_runs_on_text_have_the_subwords_that_were_asked_for(two_topics):
 
 
 def test_an_objective_is_tried_with_settings_of_its_own(two_topics, write, tmp_path):
-    assert listed("ns, ova:loss=squared-hinge,weights=tree,hs:") == [
+    assert variants_of("ns, ova:loss=squared-hinge,weights=tree,hs:") == [
         "ns",
         "ova:loss=squared-hinge,weights=tree",
         "hs:",

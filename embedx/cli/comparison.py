@@ -7,7 +7,7 @@ from pathlib import Path
 from embedx.cli.requests import CompareRequest
 from embedx.cli.streams import request_progress
 from embedx.comparison import compare as comparison, tables
-from embedx.comparison.data import listed
+from embedx.comparison.data import variants_of
 from embedx.pages.plain import as_cell
 from embedx.tasks.output import stem_of
 
@@ -21,7 +21,7 @@ def compare(request: CompareRequest) -> None:
             request.data,
             files,
             request.settings,
-            listed(request.objectives),
+            variants_of(request.objectives),
             folder,
             resume=request.resume,
             overwrite=request.overwrite,

@@ -60,7 +60,7 @@ WORK = "work"
 
 
 def data_of(
-    names: Sequence[str], options: Mapping[str, Any], settings: CompareSettings, **files: Any
+    data_names: Sequence[str], options: Mapping[str, Any], settings: CompareSettings, **files: Any
 ) -> Data:
     """The data to compare on: labelled rows or text.
 
@@ -74,18 +74,18 @@ def data_of(
     of data.
     """
     has_label_files = files.get("test") is not None or files.get("train_labels") is not None
-    has_test_data = list(names) == [GENERATED] or rows_to_test_on(names) is not None
+    has_test_data = list(data_names) == [GENERATED] or rows_to_test_on(data_names) is not None
     if has_label_files or has_test_data:
         for name in ("pairs", "analogies", "next_item"):
             if files.get(name):
                 problem = ("is for word vectors; with ", Setting("test"), ", DATA are labelled")
                 raise InapplicableError(name, None, problem)
-        return LabelledData(names, options, settings, **files)
+        return LabelledData(data_names, options, settings, **files)
     if files.get("test_labels") is not None:
         raise InapplicableError("test_labels", None, ("needs ", Setting("test")))
     is_of_sessions = files.get("next_item") is not None
     may_look_labelled = is_of_sessions or options.get("format") in ("text", SESSIONS)
-    for name in names:
+    for name in data_names:
         if not may_look_labelled and looks_labelled(name):
             remedy = (
                 "name the labelled data to score on with ",
@@ -94,7 +94,7 @@ def data_of(
                 Setting("format", "text"),
             )
             raise DataError(name, None, "looks like labelled data, not text", remedy)
-    return TextData(names, options, settings, **files)
+    return TextData(data_names, options, settings, **files)
 
 
 @dataclass(repr=False)
@@ -102,18 +102,18 @@ class Comparison:
     """Objectives compared on data, and the folder with the outcome; it prints as the table of
     `embedx compare`.
 
-    names          objectives, with settings of their own
-    circumstances  facts about the runs for the page, by heading
-    interrupted    whether Ctrl-C ended the comparison before the last run
+    variants     objectives, each with settings of its own, such as `ova:loss=squared-hinge`
+    setup        facts about the runs for the page, by heading
+    interrupted  whether Ctrl-C ended the comparison before the last run
     """
 
     data: Data
-    names: Sequence[str]
+    variants: Sequence[str]
     settings: CompareSettings
     folder: Path
     records: Records
     progress: Progress
-    circumstances: dict[str, str] = field(default_factory=dict)
+    setup: dict[str, str] = field(default_factory=dict)
     interrupted: bool = False
 
     def __repr__(self) -> str:
@@ -165,8 +165,8 @@ class Comparison:
         """The `Runner` of this comparison."""
         return runs.Runner(self.data, self.settings, self.folder / WORK)
 
-    def measure(self) -> None:
-        """Make the runs that are not recorded yet, seed after seed, until Ctrl-C."""
+    def train_missing(self) -> None:
+        """Train and score what is not recorded yet, seed after seed, until Ctrl-C."""
         # Marks the folder as that of a comparison.
         if not self.records.file.exists():
             self.records.save()
@@ -178,58 +178,59 @@ class Comparison:
             self.interrupted = True
 
     def _tuned_options(self) -> dict[str, Record]:
-        """The options that --tune chooses, by objective."""
+        """The options that --tune chooses, by variant."""
         if not self.settings.tune:
             return {}
-        names = [name for name in self.names if name not in self.data.converging]
-        return Tuning(self.runner, self.records, self.progress).best_options(names)
+        tunable = [variant for variant in self.variants if variant not in self.data.converging]
+        return Tuning(self.runner, self.records, self.progress).best_options(tunable)
 
-    def _jobs(self) -> list[tuple[int, str]]:
-        """Seed and objective of each run that is not recorded yet."""
+    def _missing_runs(self) -> list[tuple[int, str]]:
+        """Seed and variant of each run that is not recorded yet."""
         seeds = range(1, self.settings.seeds + 1)
-        jobs = [(seed, name) for seed in seeds for name in self.names]
+        all_runs = [(seed, variant) for seed in seeds for variant in self.variants]
         missing = [
-            (seed, name)
-            for seed, name in jobs
-            if self.records.find(objective=name, seed=seed) is None
+            (seed, variant)
+            for seed, variant in all_runs
+            if self.records.find(objective=variant, seed=seed) is None
         ]
-        if len(missing) < len(jobs):
-            self.progress.note(f"{len(missing)} of {len(jobs)} runs remain")
+        if len(missing) < len(all_runs):
+            self.progress.note(f"{len(missing)} of {len(all_runs)} runs remain")
         return missing
 
-    def _make_runs(self, options: Mapping[str, Record]) -> None:
+    def _make_runs(self, tuned: Mapping[str, Record]) -> None:
         """Make the missing runs, and write the page after each.
 
-        options  chosen by --tune, by objective
+        tuned  options chosen by --tune, by variant
         """
-        jobs = self._jobs()
-        # Objectives that fail with every seed, for example for lack of memory.
+        missing = self._missing_runs()
+        # Variants that fail with every seed, for example for lack of memory.
         refused: set[str] = set()
-        self.progress.start("comparing", len(jobs), " runs")
+        self.progress.start("comparing", len(missing), " runs")
         try:
-            for k, (seed, name) in enumerate(jobs, 1):
-                if name in refused:
+            for k, (seed, variant) in enumerate(missing, 1):
+                if variant in refused:
                     continue
                 began = time.monotonic()
-                record = self._make_run(seed, name, options.get(name, {}))
+                record = self._make_run(seed, variant, tuned.get(variant, {}))
                 if record.get("refused"):
-                    refused.add(name)
+                    refused.add(variant)
                 self.write()
                 seconds = time.monotonic() - began
-                self.progress.note(f"[{k}/{len(jobs)}] {self._summary(record)} ({seconds:.0f} s)")
+                summary = self._summary(record)
+                self.progress.note(f"[{k}/{len(missing)}] {summary} ({seconds:.0f} s)")
                 self.progress.update(k)
         finally:
             self.progress.finish()
 
-    def _make_run(self, seed: int, name: str, options: Record) -> Run:
+    def _make_run(self, seed: int, variant: str, options: Record) -> Run:
         """The record of one run."""
-        outcome = self.runner.run(name, seed, options)
-        return self.records.add(outcome, objective=name, seed=seed)
+        outcome = self.runner.run(variant, seed, options)
+        return self.records.add(outcome, objective=variant, seed=seed)
 
     def _summary(self, record: Run) -> str:
         """The scores of a run, or the reason that it has none."""
-        name = record["objective"]
-        ranking = ranked([record], [name], self.data.measures, self.data.unit)
+        variant = record["objective"]
+        ranking = ranked([record], [variant], self.data.measures, self.data.unit)
         if not ranking.lines:
             return "; ".join(ranking.troubles)
         scores = [
@@ -238,23 +239,23 @@ class Comparison:
         ]
         if not scores:
             return "; ".join(ranking.troubles)
-        return f"{name}, seed {record['seed']}: {', '.join(scores)}"
+        return f"{variant}, seed {record['seed']}: {', '.join(scores)}"
 
     @property
     def ranking(self) -> Ranking:
         """The ranking of all recorded runs."""
         recorded = [run["objective"] for run in self.records.runs]
-        names = list(dict.fromkeys([*self.names, *recorded]))
-        return ranked(self.records.runs, names, self.data.measures, self.data.unit)
+        variants = list(dict.fromkeys([*self.variants, *recorded]))
+        return ranked(self.records.runs, variants, self.data.measures, self.data.unit)
 
     def write(self) -> None:
         """Write the page and the numbers of all recorded runs."""
         ranking = self.ranking
-        circumstances = dict(self.circumstances)
+        setup = dict(self.setup)
         ended = sorted(run["ended"] for run in self.records.runs)
         if ended:
-            circumstances["when"] = f"{ended[0]} to {ended[-1]}"
-        html = page(self.data.name, ranking, self.data.curve_of, circumstances)
+            setup["when"] = f"{ended[0]} to {ended[-1]}"
+        html = page(self.data.name, ranking, self.data.curve_of, setup)
         write_text(self.folder / PAGE, html)
         write_text(self.folder / NUMBERS, csv_text(ranking))
 
@@ -263,7 +264,7 @@ FRAMES = {"ranking": numbers, "differences": difference_rows, "curves": curve_ro
 
 
 def compare_files(
-    names: Sequence[str],
+    data_names: Sequence[str],
     files: Mapping[str, Any],
     given: Mapping[str, Any],
     objectives: Sequence[str],
@@ -279,7 +280,7 @@ def compare_files(
     settings_of_runs = {
         name: value for name, value in given.items() if name not in settings_of(CompareSettings)
     }
-    data = data_of(names, settings_of_runs, settings, **files)
+    data = data_of(data_names, settings_of_runs, settings, **files)
     return compare(data, objectives, settings, folder, **arguments)
 
 
@@ -302,15 +303,15 @@ def compare(
     Raises `EmbedxError` for a mistake of the user, and if no run finished.
     """
     progress = progress or Silent()
-    names = list(dict.fromkeys(objectives))
-    if not names:
+    variants = list(dict.fromkeys(objectives))
+    if not variants:
         raise SettingError(
             "objectives",
             None,
             "none",
             "name those to compare, separated by commas; `embedx objectives` lists them",
         )
-    data.check(names)
+    data.check(variants)
     check_folder(folder, resume, overwrite)
     identity = {
         "task": data.command,
@@ -323,10 +324,15 @@ def compare(
     }
     with opened(folder):
         records = Records(folder, identity, overwrite=not resume)
-        comparison = Comparison(data, names, settings, folder, records, progress)
-        progress.note(settings.plan(len(names)))
-        comparison.circumstances = _circumstances(data, settings, command, identity, progress)
-        comparison.measure()
+        comparison = Comparison(data, variants, settings, folder, records, progress)
+        progress.note(settings.plan(len(variants)))
+        facts_of_data = data.prepare(progress)
+        if data.converging:
+            converging = ", ".join(sorted(data.converging))
+            progress.note(f"{converging}: trained to convergence, not for a time")
+        about_data = [data.name, *(f"{name} {fact}" for name, fact in facts_of_data.items())]
+        comparison.setup = _setup(", ".join(about_data), settings, command, identity)
+        comparison.train_missing()
         comparison.write()
     if not comparison.ranking.lines and not comparison.interrupted:
         problem = f"no run finished: {'; '.join(comparison.ranking.troubles)}"
@@ -334,22 +340,15 @@ def compare(
     return comparison
 
 
-def _circumstances(
-    data: Data,
+def _setup(
+    about_data: str,
     settings: CompareSettings,
     command: Sequence[str],
     identity: Mapping[str, Any],
-    progress: Progress,
 ) -> dict[str, str]:
-    """Facts about the runs for the page: data, which are prepared here, machine, versions."""
-    facts = data.prepare(progress)
-    if data.converging:
-        progress.note(
-            f"{', '.join(sorted(data.converging))}: trained to convergence, not for a time"
-        )
-    about_data = [data.name, *(f"{name} {value}" for name, value in facts.items())]
-    circumstances = {
-        "data": ", ".join(about_data),
+    """Facts about the runs for the page: data, machine, versions, by heading."""
+    setup = {
+        "data": about_data,
         "runs": (
             f"{identity['until']}, {settings.used_threads} threads, seeds 1 to {settings.seeds},"
             " objectives taking turns"
@@ -358,14 +357,14 @@ def _circumstances(
         "versions": f"embedx {identity['embedx']}, Python {sys.version.split()[0]}",
     }
     if command:
-        circumstances["command"] = shell.command_line(command)
+        setup["command"] = shell.command_line(command)
     if settings.tune:
         trial = " ".join(as_arguments(settings.limit_of_trial))
-        circumstances["tuning"] = (
+        setup["tuning"] = (
             f"{trial} for each trial, scored on validation data; the best settings were then"
             " compared with the defaults at full length"
         )
-    return circumstances
+    return setup
 
 
 def check_folder(folder: Path, resume: bool, overwrite: bool) -> None:

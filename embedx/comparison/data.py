@@ -16,7 +16,7 @@ from embedx.settings import Record, Settings, as_typed, read_value
 from embedx.tasks.requests import RunRequest
 
 
-def listed(text: str) -> list[str]:
+def variants_of(text: str) -> list[str]:
     """The objectives that `--objectives ns,ova:loss=squared-hinge,weights=tree` names.
 
     Settings follow their objective.

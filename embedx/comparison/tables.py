@@ -166,7 +166,7 @@ def table(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
     return [list(rows[0]), *body]
 
 
-def page(name: str, ranking: Ranking, curve_of: str, circumstances: Mapping[str, str]) -> str:
+def page(name: str, ranking: Ranking, curve_of: str, setup: Mapping[str, str]) -> str:
     """The page of a comparison on the data of that name."""
     curves = drawing.drawable(ranking.curves)
     styles = {line.objective: drawing.style_of(k) for k, line in enumerate(ranking.lines)}
@@ -177,7 +177,7 @@ def page(name: str, ranking: Ranking, curve_of: str, circumstances: Mapping[str,
             for against in (drawing.SECONDS, drawing.EPOCHS)
         ]
 
-    facts = dict(circumstances)
+    facts = dict(setup)
     when = facts.pop("when", "")
     command = facts.pop("command", None)
     origin = [when, facts.get("versions", ""), facts.get("machine", "")]
@@ -203,7 +203,7 @@ def page(name: str, ranking: Ranking, curve_of: str, circumstances: Mapping[str,
         best=[line is ranking.best(ranking.by) for line in ranking.lines],
         charts=charts,
         numbers=table(numbers(ranking)),
-        circumstances=[f"{key}: {value}" for key, value in facts.items()],
+        setup=[f"{key}: {value}" for key, value in facts.items()],
     )
 
 
