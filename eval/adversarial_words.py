@@ -38,7 +38,8 @@ from embedx.objectives.contract import Objective
 from embedx.runtime.progress import SILENT
 from embedx.samplers.contract import Sampler
 from embedx.skipgram.configuration import configure
-from embedx.skipgram.run import WordVectorsRun, read
+from embedx.skipgram.reading import read_corpora
+from embedx.skipgram.run import WordVectorsRun
 from embedx.text.heldout import PIECE
 from embedx.text.tokenizer import END_OF_SENTENCE
 from embedx.text.vocabulary import keep_probability
@@ -254,7 +255,7 @@ def measure(run: Run, job: Job) -> Result:
     objective = job.get("objective", OBJECTIVES[0])
     config = configure(objective, {"heldout": HELD_OUT, "threads": 1, **options})
     tokens = run.folder / "tokens"
-    with threadpool_limits(1), read([str(file)], config, SILENT, tokens) as encoded:
+    with threadpool_limits(1), read_corpora([str(file)], config, SILENT, tokens) as encoded:
         prepared = WordVectorsRun.prepared(encoded, config, SILENT)
         text = text_of(prepared)
         if job.get("by") == "frequencies":

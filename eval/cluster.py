@@ -28,8 +28,8 @@ from embedx.distributed.worker import Worker
 from embedx.evaluation import words
 from embedx.runtime.memory import n_bytes
 from embedx.runtime.progress import Silent
-from embedx.skipgram import run as skipgram
 from embedx.skipgram.configuration import configure
+from embedx.skipgram.run import WordVectorsRun
 from embedx.text.encode import encode
 from embedx.text.settings import TextSettings
 from embedx.training.strategy import Tally
@@ -163,7 +163,7 @@ def prepared(
     workers.
     """
     with encode([text], TextSettings(), Silent(), Path(files["tokens"]), threads=1) as corpus:
-        run = skipgram.WordVectorsRun.prepared(corpus, configure(objective, options), Silent())
+        run = WordVectorsRun.prepared(corpus, configure(objective, options), Silent())
         run.allocate()
         run.initialise()
         inner = run.new_strategy()
@@ -360,7 +360,7 @@ def predicted(records: Records) -> str:
             np.float32
         )
         for nodes in NODES:
-            chunk = distributed_words.CHUNK
+            chunk = distributed_words.TOKENS_PER_CHUNK
             size = ClusterSize(nodes, CORES)
             length = float(
                 chunk

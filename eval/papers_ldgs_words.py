@@ -13,9 +13,9 @@ from typing import Any
 import embedx
 from embedx.evaluation import heldout, words
 from embedx.runtime.progress import SILENT
-from embedx.skipgram import run as skipgram
 from embedx.skipgram.collapsed import CollapsedRun
 from embedx.skipgram.configuration import configure
+from embedx.skipgram.reading import read_corpora
 from embedx.training import life
 from eval.page import DASH, number, plotted, table, target
 from eval.papers_ldgs_data import opened
@@ -90,7 +90,7 @@ def measure_collapsed(
         )
 
     config = configure(name.split()[0], options | sizes, is_collapsed=True)
-    with skipgram.read([str(training)], config, SILENT, None) as corpus:
+    with read_corpora([str(training)], config, SILENT, None) as corpus:
         run = CollapsedRun.prepared(corpus, config, SILENT)
         run.watch = watch
         vectors = life.train_model(run).model

@@ -97,8 +97,7 @@ def measure(job: Job, text: str) -> Result:
         n_chunks = min(CHUNKS, strategy.n_chunks)
         work = np.zeros(2)
         chunks = [
-            strategy._prepare_chunk(strategy.workers[0], 1, chunk, 0.01)
-            for chunk in range(n_chunks)
+            strategy._arguments(strategy.workers[0], 1, chunk, 0.01) for chunk in range(n_chunks)
         ]
         functions = load_kernel(
             train_until,

@@ -249,14 +249,15 @@ def train_embedx(job: Job, files: Files, scratch: Path) -> Trained:
 def run_embedx(job: Job, corpus: str, scratch: Path) -> tuple[Any, "Stopwatch"]:
     """Train with an empty token cache; the vectors, and when each stage began and ended."""
     from embedx import SkipGram
-    from embedx.skipgram import run as skipgram
+    from embedx.skipgram.reading import read_corpora
+    from embedx.skipgram.run import WordVectorsRun
     from embedx.training import life
 
     options = {name: job[name] for name in EMBEDX_OPTIONS} | job["options"]
     config = SkipGram(**options).config
     watch = Stopwatch()
-    with skipgram.read([corpus], config, watch, scratch) as encoded:
-        run = skipgram.WordVectorsRun.prepared(encoded, config, watch)
+    with read_corpora([corpus], config, watch, scratch) as encoded:
+        run = WordVectorsRun.prepared(encoded, config, watch)
         return life.train_model(run).model, watch
 
 

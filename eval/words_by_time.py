@@ -11,7 +11,8 @@ from typing import Any
 from embedx.evaluation import words
 from embedx.runtime.progress import SILENT
 from embedx.skipgram.configuration import configure
-from embedx.skipgram.run import WordVectorsRun, read
+from embedx.skipgram.reading import read_corpora
+from embedx.skipgram.run import WordVectorsRun
 from embedx.training import life
 from eval import word_tests
 from eval.records import Job, Result
@@ -45,7 +46,7 @@ def train(job: Job, files: dict[str, str]) -> Result:
     options = {"heldout": 0.01, "threads": 1, **job["options"]}
     config = configure(job["objective"], options)
     stopwatch = Stopwatch()
-    with read([files["text"]], config, SILENT, Path(files["tokens"])) as encoded:
+    with read_corpora([files["text"]], config, SILENT, Path(files["tokens"])) as encoded:
         run = WordVectorsRun.prepared(encoded, config, SILENT)
         run.wrap = stopwatch.wrap
         vectors = life.train_model(run, None).model

@@ -22,13 +22,14 @@ from embedx.distributed.merging import (
 )
 from embedx.distributed.parameters import STATE, ParameterReplica, Parameters, ParameterServer
 from embedx.distributed.settings import ClusterSettings
-from embedx.distributed.words import CHUNK, chunks_per_range
+from embedx.distributed.words import chunks_per_range
 from embedx.distributed.worker import Worker, WorkerPlan
 from embedx.engine.merging import Delta
 from embedx.errors import InapplicableError, SettingError
 from embedx.optimizers import OPTIMIZERS, update_rule
 from embedx.optimizers.contract import PER_COORDINATE, PER_ROW, WORDS, new_table
 from embedx.runtime.progress import Silent
+from embedx.skipgram.strategies import TOKENS_PER_CHUNK
 from embedx.tasks.requests import TrainRequest
 from embedx.tasks.run import run_request
 from embedx.training import trainer
@@ -479,7 +480,8 @@ def test_how_often_a_worker_merges(words, n_words, n_rows, workers, threads, mer
     size = ClusterSize(workers, threads)
     epochs = 5
     of_worker = epochs * n_words / workers
-    trained = CHUNK * chunks_per_range(words, int(n_words / CHUNK), epochs, n_rows, size)
+    n_chunks = int(n_words / TOKENS_PER_CHUNK)
+    trained = TOKENS_PER_CHUNK * chunks_per_range(words, n_chunks, epochs, n_rows, size)
     assert of_worker / trained == pytest.approx(merges, rel=0.05)
 
 
@@ -498,6 +500,13 @@ def test_no_cluster_is_reported_in_a_line(two_topics):
         run_request(request, Silent())
     assert (caught.value.setting, caught.value.value) == ("cluster", "127.0.0.1:1")
     assert "ray start --head" in caught.value.remedy
+
+
+def test_words_with_a_search_are_refused(two_topics):
+    settings = {"cluster": "auto", "sampler": "search"}
+    request = TrainRequest(corpora=[str(two_topics)], objective="ove", settings=settings)
+    with refused("sampler", "cluster", kind=InapplicableError, value="search"):
+        run_request(request, Silent())
 
 
 def test_ray_that_is_not_installed_is_reported_in_a_line(monkeypatch):

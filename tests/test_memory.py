@@ -19,8 +19,8 @@ from embedx.errors import DataError, EmbedxError
 from embedx.runtime import control_groups, cores, disk, locks, memory
 from embedx.runtime.memory import NoMemoryError
 from embedx.runtime.progress import SILENT, Silent
-from embedx.skipgram import run as skipgram
 from embedx.skipgram.configuration import configure
+from embedx.skipgram.run import WordVectorsRun
 from embedx.training import checkpoint, life
 from embedx.training.checkpoint import Checkpoints
 from tests.support import forked, word_training
@@ -394,7 +394,7 @@ def train(corpus, folder, progress=SILENT, every=float("inf"), **options):
 
 
 def test_a_run_without_room_is_refused_before_it_trains(two_topics, tmp_path, monkeypatch):
-    monkeypatch.setattr(skipgram.WordVectorsRun, "train", None)
+    monkeypatch.setattr(WordVectorsRun, "train", None)
     monkeypatch.setattr(disk, "free_disk", lambda folder: 1_000)
     with refused(None, "output", kind=DataError, file=tmp_path, line=None) as raised:
         train(two_topics, tmp_path)

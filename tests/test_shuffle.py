@@ -13,9 +13,9 @@ def places(monkeypatch):
     """Begin and end of each chunk in the order of training; several over
     little data.
     """
-    monkeypatch.setattr(strategies, "CHUNK", 150)
+    monkeypatch.setattr(strategies, "TOKENS_PER_CHUNK", 150)
     seen = []
-    original = strategies.Streamed.chunk
+    original = strategies.BlockTraining.chunk_at
 
     def chunk(self, epoch, number, rate):
         trained = original(self, epoch, number, rate)
@@ -23,7 +23,7 @@ def places(monkeypatch):
             seen.append((epoch, *trained[:2]))
         return trained
 
-    monkeypatch.setattr(strategies.Streamed, "chunk", chunk)
+    monkeypatch.setattr(strategies.BlockTraining, "chunk_at", chunk)
     return seen
 
 

@@ -12,9 +12,10 @@ import embedx
 from embedx.engine import skipgram as engine
 from embedx.objectives import OBJECTIVES
 from embedx.runtime.progress import Reporter, Silent
-from embedx.skipgram import resolve as resolving, run as skipgram
+from embedx.skipgram import resolve as resolving
 from embedx.skipgram.configuration import configure
-from embedx.skipgram.resolve import CountedText, resolve, warn_of_rate
+from embedx.skipgram.resolve import CountedText, resolve_settings, warn_of_rate
+from embedx.skipgram.run import WordVectorsRun
 from embedx.text.encode import encode
 from embedx.training import life
 from tests.support import word_training
@@ -54,7 +55,7 @@ def test_vectors_trained_without_biases_are_centred_and_all_scores_stay(two_topi
     options = {"dim": 16, "epochs": 2, "sample": 0, "threads": 1, **options}
     config = configure("ns", options)
     with encode([str(two_topics)], config.text, Silent(), None) as corpus:
-        run = skipgram.WordVectorsRun.prepared(corpus, config, Silent())
+        run = WordVectorsRun.prepared(corpus, config, Silent())
         model = life.train_model(run, None).model
     trained = engine.input_vectors(run.tables)[:, :16]
     scores = model.vectors @ model.output_vectors.T + model.arrays["bias"]
@@ -147,7 +148,7 @@ def test_resolved_defaults_are_within_their_ranges(options):
     sampler = config.new_sampler()
     sampler.prepare(counts)
     text = CountedText(len(counts), counts, config.settings.window + 1, sampler)
-    used = resolve(config, text).settings
+    used = resolve_settings(config, text).settings
     assert used.block_size == config.settings.block_size
     assert 1 <= used.draws <= 1024
     assert used.threads >= 1
@@ -160,7 +161,7 @@ def test_a_setting_that_is_chosen_from_the_text_has_a_value(objective):
     config.objective.prepare(counts)
     sampler = config.new_sampler()
     sampler.prepare(counts, paths=config.objective.paths())
-    settings, origins = resolve(config, CountedText(1000, counts, 6.0, sampler))
+    settings, origins = resolve_settings(config, CountedText(1000, counts, 6.0, sampler))
     assert None not in {getattr(settings, name) for name in origins}
     assert ("draws" in origins) == (config.settings.draws is None and settings.draws is not None)
 
@@ -182,7 +183,7 @@ def test_a_block_draws_as_many_negatives_as_its_pairs_need(objective, draws):
     sampler = config.new_sampler()
     sampler.prepare(counts)
     text = CountedText(len(counts), counts, config.settings.window + 1, sampler)
-    assert resolve(config, text).settings.draws == draws
+    assert resolve_settings(config, text).settings.draws == draws
 
 
 def test_a_repeated_word_does_not_grow_without_bound():
@@ -277,7 +278,7 @@ def test_initial_vectors_never_repeat():
     words = [[f"w{k}" for k in range(70_000)]]
     config = configure("ns", {"dim": 16, "min_count": 1, "threads": 1})
     with encode(words, config.text, Silent(), None) as corpus:
-        run = skipgram.WordVectorsRun.prepared(corpus, config, Silent())
+        run = WordVectorsRun.prepared(corpus, config, Silent())
         run.allocate()
         run.initialise()
     rows = run.tables.inputs.rows[:, :16]

@@ -13,8 +13,10 @@ from embedx.errors import DataError
 from embedx.evaluation import heldout
 from embedx.evaluation.word_sets import WordTests
 from embedx.objectives import OBJECTIVES
-from embedx.skipgram import run as skipgram, start as start_of
+from embedx.skipgram import start as start_of
 from embedx.skipgram.configuration import configure
+from embedx.skipgram.reading import read_corpora
+from embedx.skipgram.run import WordVectorsRun
 from embedx.skipgram.settings import StartSettings
 from embedx.skipgram.start import RATE, Start
 from embedx.skipgram.strategies import empty_tables
@@ -193,9 +195,7 @@ def test_text_in_another_case_or_with_another_tokenizer_gets_a_warning(folder):
     def warnings(text):
         progress = Notes()
         config = configure("ns", FEW | {"start": str(folder()), "epochs": 1})
-        skipgram.WordVectorsRun.prepared(
-            skipgram.read(text, config, progress, None), config, progress
-        )
+        WordVectorsRun.prepared(read_corpora(text, config, progress, None), config, progress)
         return progress.warnings
 
     assert not warnings(MORE)
@@ -309,9 +309,7 @@ def test_the_vectors_of_a_file_are_kept_and_output_vectors_begin_at_zero(folder,
     embedx.load(folder()).export(file)
     vectors = embedx.load(file)
     config = configure("ns", {**FEW, "start": str(file)})
-    run = skipgram.WordVectorsRun.prepared(
-        skipgram.read(MORE, config, Notes(), None), config, Notes()
-    )
+    run = WordVectorsRun.prepared(read_corpora(MORE, config, Notes(), None), config, Notes())
     run.allocate()
     run.initialise()
     start = run.word_vectors(None)

@@ -17,7 +17,7 @@ from embedx.objectives import OBJECTIVES
 from embedx.optimizers import OPTIMIZERS
 from embedx.optimizers.contract import WORDS as WORDS_COMMAND
 from embedx.runtime.memory import NoMemoryError
-from embedx.skipgram import run as skipgram
+from embedx.skipgram import run
 from embedx.skipgram.configuration import configure
 from embedx.text.ngrams import NGrams, encoded, fnv1a, ngrams
 from embedx.vectors import export
@@ -253,7 +253,7 @@ def test_memory_is_that_of_the_buckets_that_words_meet(two_topics):
 
 
 def test_ngrams_that_memory_has_no_room_for_are_refused(two_topics, monkeypatch):
-    monkeypatch.setattr(skipgram, "available_memory", lambda: 1000)
+    monkeypatch.setattr(run, "available_memory", lambda: 1000)
     with refused(None, "max_vocab", "buckets", kind=NoMemoryError, quoting=("16 words", "1.0 kB")):
         fit(two_topics, "ns", subwords="3-6")
     spec = NGrams(1, 9, 100)

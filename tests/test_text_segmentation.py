@@ -7,8 +7,9 @@ import contextlib
 import pytest
 
 from embedx.errors import EmbedxError
-from embedx.skipgram import run as skipgram
 from embedx.skipgram.configuration import configure
+from embedx.skipgram.reading import read_corpora
+from embedx.skipgram.run import WordVectorsRun
 from tests.support import word_training
 from tests.support.notes import Notes, lines_with
 
@@ -22,10 +23,10 @@ def notes_on(text, tmp_path, **options):
     notes = Notes()
     config = configure("ns", OPTIONS | options)
     with (
-        skipgram.read(str(file), config, notes, tmp_path / "cache") as corpus,
+        read_corpora(str(file), config, notes, tmp_path / "cache") as corpus,
         contextlib.suppress(EmbedxError),  # a line is one word
     ):
-        skipgram.WordVectorsRun.prepared(corpus, config, notes)
+        WordVectorsRun.prepared(corpus, config, notes)
     return notes.notes
 
 

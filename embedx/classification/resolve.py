@@ -1,8 +1,8 @@
 """Resolve the settings of a classifier: what the user left open gets its value here.
 
-`resolve` is called once, when the data are known. RULES has a function for each setting that may be
-open, in the order in which they depend on each other; refusals.py has the combinations that cannot
-be, label_weights.py all about `--weights`. An objective declares defaults of its own as
+`resolve_settings` is called once, when the data are known. RULES has a function for each setting
+that may be open, in the order in which they depend on each other; refusals.py has the combinations
+that cannot be, label_weights.py all about `--weights`. An objective declares defaults of its own as
 `label_defaults`, a value or one for each kind of input (`ByInput`).
 
 Learning rates are for inputs of length 1. Features on another scale, a hundred times larger say,
@@ -75,7 +75,7 @@ class Resolved:
     origins: dict[str, str]
 
 
-def resolve(problem: Problem) -> Resolved:
+def resolve_settings(problem: Problem) -> Resolved:
     """The settings with every open one chosen. Raises `SettingError` for what cannot be."""
     settings = problem.given
     origins: dict[str, str] = {}

@@ -28,7 +28,7 @@ from embedx.classification.objective_choice import RunSettings
 from embedx.classification.pretrained_vectors import word_vectors
 from embedx.classification.problem import Problem
 from embedx.classification.refitting import refit_settings, refitted
-from embedx.classification.resolve import resolve
+from embedx.classification.resolve import resolve_settings
 from embedx.classification.row_weights import counted_rows
 from embedx.classification.run_size import check_size, disk_needs, size_of_weights
 from embedx.classification.setting_notes import note_settings
@@ -115,7 +115,7 @@ class ClassifierRun:
             self.previous_arrays,
             run_settings.given_names,
         )
-        resolved = resolve(problem)
+        resolved = resolve_settings(problem)
         self.settings = resolved.settings
         self.origins = resolved.origins
         self.inputs = resolved.inputs

@@ -11,7 +11,7 @@ from embedx.classification.ineffective_settings import check_given
 from embedx.classification.label_weights import is_labelwise
 from embedx.classification.objective_choice import new_objective
 from embedx.classification.problem import Problem, given_names
-from embedx.classification.resolve import resolve
+from embedx.classification.resolve import resolve_settings
 from embedx.classification.settings import NONE, ClassifySettings, share_of_rows
 from embedx.comparison.data import Data
 from embedx.comparison.settings import LABEL_SETTINGS, CompareSettings
@@ -155,7 +155,7 @@ class LabelledData(Data):
             _, options = self.variant(name)
             names = given_names({**self.options, **options})
             problem = Problem(settings, objective, training, training, given_names=names)
-            resolved = resolve(problem)
+            resolved = resolve_settings(problem)
             if is_labelwise(resolved.settings, objective):
                 converging.add(name)
         return converging

@@ -16,8 +16,8 @@ from embedx.evaluation import heldout, learning_curves, sessions, word_sets, wor
 from embedx.evaluation.statistics import Score, grouped
 from embedx.runtime.progress import Progress, Silent
 from embedx.settings import Record
-from embedx.skipgram import run as skipgram
 from embedx.skipgram.configuration import configure
+from embedx.skipgram.reading import read_corpora
 from embedx.skipgram.settings import SkipGramSettings
 from embedx.tasks.requests import TrainRequest
 from embedx.text.heldout import HeldOut, hold_out
@@ -124,7 +124,7 @@ class TextData(Data):
         config = configure(None, self.options, defaults=text_defaults(self.names, self.options))
         with (
             labels_named_in_errors(),
-            skipgram.read(self.names, config, progress, self.cache_dir) as corpus,
+            read_corpora(self.names, config, progress, self.cache_dir) as corpus,
         ):
             vocabulary, remap = select(corpus, config.vocabulary, config.text.normalize)
             self.words = vocabulary.words

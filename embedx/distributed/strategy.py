@@ -19,7 +19,7 @@ from embedx.distributed.worker import WorkerPlan
 from embedx.runtime.memory import n_bytes
 from embedx.runtime.progress import Progress
 from embedx.settings import Record
-from embedx.skipgram.strategies import Streamed
+from embedx.skipgram.strategies import BlockTraining
 from embedx.training.state import TrainState
 from embedx.training.strategy import Strategy, Tally, Wrap
 
@@ -157,7 +157,7 @@ def _plan_of(
     strategy: Strategy, cluster: ClusterSettings, size: ClusterSize
 ) -> tuple[WorkerPlan, int]:
     """The plan of each worker, and the number of chunks that it trains before it merges."""
-    if isinstance(strategy, Streamed):
+    if isinstance(strategy, BlockTraining):
         return words.plan_of(strategy, cluster, size)
     if isinstance(strategy, LabelwiseTraining):
         return tiles.plan_of(strategy, size)

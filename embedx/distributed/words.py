@@ -19,7 +19,7 @@ from embedx.engine.subwords import Parts, word_vectors
 from embedx.objectives.contract import Objective
 from embedx.samplers.contract import Sampler
 from embedx.skipgram.settings import SkipGramSettings
-from embedx.skipgram.strategies import CHUNK, Streamed, empty_tables
+from embedx.skipgram.strategies import TOKENS_PER_CHUNK, BlockTraining, empty_tables
 from embedx.text.subsampling import TokenStream
 
 # Number of merges of each worker over a run, where merging is cheap.
@@ -53,7 +53,6 @@ class WordsPlan(WorkerPlan):
     kept_share  float32 (n_words,); see `Frequencies`
     """
 
-    kind: type[Streamed]
     objective: Objective
     settings: SkipGramSettings
     sampler: Sampler
@@ -66,7 +65,7 @@ class WordsPlan(WorkerPlan):
     def components(self) -> tuple[Objective, Sampler]:
         return self.objective, self.sampler
 
-    def build(self, threads: int) -> Streamed:
+    def build(self, threads: int) -> BlockTraining:
         settings = dataclasses.replace(self.settings, threads=threads)
         tables = empty_tables(self.objective, settings, self.sampler, *self.n_rows)
         # Copies, because arrays that Ray sends are read-only, which is another type to kernels. The
@@ -79,9 +78,9 @@ class WordsPlan(WorkerPlan):
             outputs=tables.outputs._replace(frozen=frozen_outputs),
             parts=copy.deepcopy(self.parts),
         )
-        return self.kind(self.objective, settings, self.sampler, tables, stream)
+        return BlockTraining(self.objective, settings, self.sampler, tables, stream)
 
-    def parameters(self, strategy: Streamed) -> Parameters:
+    def parameters(self, strategy: BlockTraining) -> Parameters:
         tables = strategy.tables
         rates = update_rates(strategy, self.kept_share)
         outputs = partner_of(tables.outputs.rows, rates["outputs"])
@@ -110,7 +109,7 @@ class WordsPlan(WorkerPlan):
         )
 
 
-def update_rates(strategy: Streamed, kept: ndarray) -> dict[str, ndarray]:
+def update_rates(strategy: BlockTraining, kept: ndarray) -> dict[str, ndarray]:
     """By table, float32 (n_rows,): the expected number of blocks that update each row, per word of
     the corpus.
 
@@ -142,7 +141,7 @@ def update_rates(strategy: Streamed, kept: ndarray) -> dict[str, ndarray]:
 
 
 def plan_of(
-    strategy: Streamed, cluster: ClusterSettings, size: ClusterSize
+    strategy: BlockTraining, cluster: ClusterSettings, size: ClusterSize
 ) -> tuple[WordsPlan, int]:
     """The plan of each worker, and the number of chunks that it trains before it merges."""
     tables = strategy.tables
@@ -151,7 +150,6 @@ def plan_of(
     n_inputs = len(tables.inputs.rows)
     assert strategy.frequencies is not None
     plan = WordsPlan(
-        type(strategy),
         strategy.objective,
         strategy.settings,
         strategy.sampler,
@@ -177,14 +175,16 @@ def chunks_per_range(
     n_rows  of all tables
     """
     if words is not None:
-        return max(1, words // CHUNK)
+        return max(1, words // TOKENS_PER_CHUNK)
     chunks_per_worker = n_chunks * epochs / size.workers
     max_for_head = MAX_CHUNKS_FOR_HEAD * size.threads
     if size.workers == 1:
         return max(1, int(min(chunks_per_worker / MIN_MERGES_ALONE, max_for_head)))
     threads = size.workers * size.threads
-    cheap = max(WORDS_PER_ROW, WORDS_PER_ROW_AND_THREAD * threads) * n_rows / CHUNK
-    bearable = max(MIN_WORDS_PER_ROW, MIN_WORDS_PER_ROW_AND_THREAD * threads) * n_rows / CHUNK
+    cheap_words = max(WORDS_PER_ROW, WORDS_PER_ROW_AND_THREAD * threads) * n_rows
+    bearable_words = max(MIN_WORDS_PER_ROW, MIN_WORDS_PER_ROW_AND_THREAD * threads) * n_rows
+    cheap = cheap_words / TOKENS_PER_CHUNK
+    bearable = bearable_words / TOKENS_PER_CHUNK
     longest = min(max(MAX_CHUNKS * size.threads, cheap), max_for_head)
     n_good_merges = min(MERGES_BY_WORKERS * math.sqrt(size.workers), MERGES)
     good = chunks_per_worker / n_good_merges

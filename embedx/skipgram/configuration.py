@@ -1,7 +1,7 @@
 """The configuration of a run of word vectors: the options of the user, completed by defaults.
 
-`configure` is called by the command line and by `SkipGram`, before the text is read. `resolve`
-(resolve.py) then chooses the settings that depend on the text.
+`configure` is called by the command line and by `SkipGram`, before the text is read.
+`resolve_settings` (resolve.py) then chooses the settings that depend on the text.
 """
 
 import dataclasses

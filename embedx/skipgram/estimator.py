@@ -18,7 +18,8 @@ from embedx.runtime.progress import python_progress
 from embedx.settings import settings_of
 from embedx.skipgram.configuration import configure
 from embedx.skipgram.layers import varying_defaults
-from embedx.skipgram.run import Callback, WordVectorsRun, read
+from embedx.skipgram.reading import read_corpora
+from embedx.skipgram.run import Callback, WordVectorsRun
 from embedx.skipgram.settings import SkipGramSettings, StartSettings
 from embedx.text.encode import Corpora
 from embedx.text.settings import PhraseSettings, TextSettings, VocabularySettings
@@ -171,7 +172,7 @@ class SkipGram:
         corpora = as_graph(corpora, self.config.graph)
         with (
             python_progress(self.verbose) as progress,
-            read(corpora, self.config, progress, self.cache_dir) as corpus,
+            read_corpora(corpora, self.config, progress, self.cache_dir) as corpus,
         ):
             run = WordVectorsRun.prepared(corpus, self.config, progress)
             run.callbacks = tuple(callbacks)

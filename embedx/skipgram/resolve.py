@@ -1,7 +1,7 @@
 """Resolve the settings of word vectors that depend on the text.
 
-`configure` (configuration.py) resolves the others before the text is read. `resolve` is called
-once, after the text is counted; then every setting has a value. A rule is a function whose
+`configure` (configuration.py) resolves the others before the text is read. `resolve_settings` is
+called once, after the text is counted; then every setting has a value. A rule is a function whose
 docstring has the reason.
 """
 
@@ -50,16 +50,21 @@ class CountedText(NamedTuple):
 
 
 class Resolved(NamedTuple):
-    """The resolved settings, and the reasons of those that were chosen, by name."""
+    """The resolved settings, and the reasons of those that were chosen, by name, before the text
+    was read or for it.
+    """
 
     settings: SkipGramSettings
     origins: dict[str, str]
 
 
-def resolve(config: Configuration, text: CountedText) -> Resolved:
-    """The settings for this text on this machine."""
+def resolve_settings(config: Configuration, text: CountedText) -> Resolved:
+    """The settings for this text on this machine, with every open one chosen."""
     settings = config.settings
-    origins: dict[str, str] = {}
+    if config.collapsed is not None:
+        threads = settings.threads or usable_cores()
+        return Resolved(dataclasses.replace(settings, threads=threads), config.origins)
+    origins = dict(config.origins)
 
     def choose(reason: str, **values: Any) -> None:
         nonlocal settings
@@ -74,7 +79,7 @@ def resolve(config: Configuration, text: CountedText) -> Resolved:
     block_size = largest_block(settings, config.objective, text)
     if block_size < settings.block_size:
         choose(f"{len(text.kept):,} {config.noun}s", block_size=block_size)
-    draws = negatives_of_block(settings, config.objective, text)
+    draws = default_draws(settings, config.objective, text)
     if settings.draws is None and draws is not None:
         choose(f"blocks of {settings.block_size} centres", draws=draws)
     if settings.deterministic:
@@ -107,11 +112,11 @@ def largest_block(settings: SkipGramSettings, objective: Objective, text: Counte
     return min(settings.block_size, max(1, int(MAX_PAIRS_PER_ROW / (n_pairs * likeliest))))
 
 
-def negatives_of_block(
+def default_draws(
     settings: SkipGramSettings, objective: Objective, text: CountedText
 ) -> int | None:
-    """Number of negatives that the centres of a block share, enough to keep each update small; None
-    if none are drawn. With a search they are drawn during warm-up.
+    """The negatives drawn for a block, which its centres share: enough to keep each update small;
+    None if none are drawn. With a search they are drawn during warm-up.
     """
     if is_made_of_found_rows(settings, objective):
         return min(objective.negatives, MAX_DRAWS) or None

@@ -1,22 +1,26 @@
-"""The task of word vectors: corpora are read, and a run on an encoded corpus trains its vectors.
+"""A run of word vectors: an encoded corpus in, a trained model out.
 
-corpora -> encoded tokens -> vocabulary -> [engine: blocks of text] -> model
+    resolve   `WordVectorsRun.prepared`: the vocabulary, the sampler and the remaining settings
+    allocate  the tables of parameters and the workspaces of threads
+    train     initial values, then the loop over chunks of `training/trainer.py`
+    finish    the model, scored on held-out text
+
+`reading.py` encodes the corpus.
 """
 
 import zlib
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from functools import partial
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy import float32, float64, ndarray
 
-from embedx.engine import skipgram as engine, subwords
+from embedx.engine import subwords
+from embedx.engine.skipgram import SkipGramTables
 from embedx.errors import Setting
 from embedx.evaluation import heldout
-from embedx.runtime.cores import usable_cores
 from embedx.runtime.interrupts import to_the_end
 from embedx.runtime.memory import MemoryPlan, allocating, available_memory, n_bytes, plan_memory
 from embedx.runtime.progress import Progress
@@ -37,22 +41,19 @@ from embedx.skipgram.preparation import (
     select_vocabulary,
     with_held_out,
 )
-from embedx.skipgram.resolve import CountedText, resolve, warn_of_rate
+from embedx.skipgram.resolve import CountedText, resolve_settings, warn_of_rate
 from embedx.skipgram.strategies import (
     SMALLER,
+    BlockTraining,
     Frequencies,
-    RetrievedStream,
-    Streamed,
+    RetrievedBlockTraining,
     empty_tables,
 )
 from embedx.skipgram.trained_model import has_centred_vectors, trained_model
 from embedx.text.cooccurrence import no_pair_kept
-from embedx.text.encode import Corpora, encode
 from embedx.text.encoded_corpus import EncodedCorpus
 from embedx.text.heldout import HeldOut, hold_out, n_pieces
 from embedx.text.ngrams import encoded
-from embedx.text.phrase_list import Phrases
-from embedx.text.settings import PhraseSettings
 from embedx.text.subsampling import TokenStream, context_words
 from embedx.text.vocabulary import Vocabulary, keep_probability, kept_counts
 from embedx.training import trainer
@@ -132,8 +133,8 @@ class WordVectorsRun:
     wrap: Wrap | None = None
     history: list[Record] = field(default_factory=list)
 
-    tables: engine.SkipGramTables = field(init=False)
-    strategy: Streamed = field(init=False)
+    tables: SkipGramTables = field(init=False)
+    strategy: BlockTraining = field(init=False)
     # int32 (n,), ascending: buckets of n-grams, whose rows follow those of the words
     buckets: ndarray = field(init=False)
     loss_unit: str = field(init=False, default="")
@@ -152,13 +153,21 @@ class WordVectorsRun:
         if config.settings.heldout > 0:
             held_out = hold_out(corpus.tokens, remap, config.settings.heldout, len(vocabulary))
             vocabulary = with_held_out(vocabulary, held_out)
+
         kept = kept_counts(vocabulary.trained_counts, config.vocabulary.sample)
         config.objective.prepare(kept)
         sampler = prepared_sampler(config, vocabulary, kept)
-        n_tokens = int(corpus.counts[remap >= 0].sum())
-        n_context = context_words(corpus.tokens, config.settings.window)
-        text = CountedText(n_tokens, kept, n_context, sampler)
-        config, origins = _resolved(config, text, progress)
+        text = CountedText(
+            n_tokens=int(corpus.counts[remap >= 0].sum()),
+            kept=kept,
+            n_context=context_words(corpus.tokens, config.settings.window),
+            sampler=sampler,
+        )
+        if config.collapsed is None:
+            warn_of_rate(config, progress)
+        settings, origins = resolve_settings(config, text)
+        config = replace(config, settings=settings)
+
         run = cls(corpus, config, vocabulary, remap, held_out, sampler, progress, origins)
         check_has_pairs(run.stream(), corpus, config.noun)
         return run
@@ -260,20 +269,22 @@ class WordVectorsRun:
         plan.check(f"the n-grams of {len(self.vocabulary):,} words", remedy)
         return subwords.listed(in_utf8, ngrams)
 
-    def new_strategy(self) -> Streamed:
+    def new_strategy(self) -> BlockTraining:
         """What trains chunks of the text."""
+        config = self.config
+        training: Callable[..., BlockTraining] = BlockTraining
+        if config.index is not None:
+            training = partial(RetrievedBlockTraining, config.index)
         kept_share = self.kept / max(int(self.vocabulary.trained_counts.sum()), 1)
-        inputs = (
-            self.config.objective,
-            self.config.settings,
+        return training(
+            config.objective,
+            config.settings,
             self.sampler,
             self.tables,
             self.stream(),
             self.corpus.generated,
             Frequencies(kept_share, self.frequency_scores()),
         )
-        index = self.config.index
-        return Streamed(*inputs) if index is None else RetrievedStream(*inputs, index=index)
 
     def stream(self) -> TokenStream:
         """The corpus as training sees it."""
@@ -432,49 +443,6 @@ class WordVectorsRun:
         of rows, are new.
         """
         return trained_model(self, outcome)
-
-
-def _resolved(
-    config: Configuration, text: CountedText, progress: Progress
-) -> tuple[Configuration, dict[str, str]]:
-    """The configuration with the settings that depend on the text, and the reasons of all settings
-    that were chosen. Warns of a learning rate far from the default.
-    """
-    settings = config.settings
-    origins = config.origins
-    if config.collapsed is not None:
-        settings = replace(settings, threads=settings.threads or usable_cores())
-    else:
-        warn_of_rate(config, progress)
-        settings, origins_in_text = resolve(config, text)
-        origins = origins | origins_in_text
-    return replace(config, settings=settings), origins
-
-
-def read(
-    corpora: Corpora, config: Configuration, progress: Progress, cache_dir: Path | None
-) -> AbstractContextManager[EncodedCorpus]:
-    """The corpora as token ids, with collocations joined: those found in them, or those of the
-    model to start from; or walks over the graph that they are.
-    """
-    if config.graph is not None:
-        from embedx.graphs.walks import walks_of  # imported here, because few runs have any
-
-        return walks_of(
-            corpora,
-            config.graph,
-            config.settings,
-            progress,
-            cache_dir,
-            is_stored=config.collapsed is not None,
-            edge_separator=config.text.edge_separator,
-        )
-    phrases: PhraseSettings | Phrases | None = config.phrases
-    if config.start is not None and config.start.objective is not None:
-        phrases = config.start.model.phrases
-    return encode(
-        corpora, config.text, progress, cache_dir, phrases, threads=config.settings.threads
-    )
 
 
 def _write_uniform(vectors: ndarray, seed: int) -> None:

@@ -1,9 +1,10 @@
 """The strategies of word vectors: the tables of parameters, and the kernel that trains them on a
 chunk of text.
 
-    class            kernel                 candidates
-    Streamed         train_chunk            drawn rows, the nodes on a tree's path, or all rows
-    RetrievedStream  train_chunk_retrieved  the rows that an index finds, and drawn rows
+    class                   kernel                 candidates
+    BlockTraining           train_chunk            drawn rows, the nodes on a tree's path, or all
+                                                   rows
+    RetrievedBlockTraining  train_chunk_retrieved  the rows that an index finds, and drawn rows
 """
 
 import math
@@ -40,9 +41,10 @@ SMALLER = (
     ("lower ", Setting("dim"), ", ", Setting("max_vocab")),
     (", ", Setting("threads"), " or ", Setting("window")),
 )
-CHUNK = 10_000  # tokens of a chunk: a worker trains them in about 5 ms
+# A worker trains a chunk in about 5 ms.
+TOKENS_PER_CHUNK = 10_000
 # `TokenStream.held_out` of a chunk of walks.
-NONE_HELD_OUT = np.zeros(-(-CHUNK // PIECE), np.uint8)
+NONE_HELD_OUT = np.zeros(-(-TOKENS_PER_CHUNK // PIECE), np.uint8)
 # Initial Adagrad accumulators of the output rows if every row is a candidate of every block. From
 # 0, the first step of a row would be equally long for a gradient of nearly zero
 # (docs/objectives.md, "The exact softmax of words").
@@ -86,7 +88,7 @@ def empty_tables(
 
 def block_plan(
     objective: Objective,
-    settings: Any,
+    settings: SkipGramSettings,
     candidates: str,
     n_rows: int,
     n_context: float,
@@ -96,7 +98,9 @@ def block_plan(
 
     n_context  mean number of context words of a centre
     """
-    n_draws = settings.draws if candidates == "drawn" else 0
+    n_draws = 0
+    if candidates == "drawn":
+        n_draws = settings.draws or 0
     is_proximal = objective.step == "proximal"
     if is_proximal:
         max_gradient = math.inf
@@ -137,7 +141,7 @@ class Frequencies(NamedTuple):
     scores: np.ndarray
 
 
-class Streamed(Strategy):
+class BlockTraining(Strategy):
     """Blocks of consecutive words against rows that are drawn for each block, against all rows, or
     along a tree's paths.
 
@@ -149,7 +153,7 @@ class Streamed(Strategy):
     def __init__(
         self,
         objective: Objective,
-        settings: Any,
+        settings: SkipGramSettings,
         sampler: Sampler,
         tables: engine.SkipGramTables,
         stream: TokenStream,
@@ -165,9 +169,9 @@ class Streamed(Strategy):
         self.frequencies = frequencies
         self.loss_unit = objective.loss_unit(ENCODERS[settings.architecture].PAIR)
         if generated is None:
-            self.n_chunks = math.ceil(len(stream.tokens) / CHUNK)
+            self.n_chunks = math.ceil(len(stream.tokens) / TOKENS_PER_CHUNK)
         else:
-            self.n_chunks = generated.n_chunks(CHUNK)
+            self.n_chunks = generated.n_chunks(TOKENS_PER_CHUNK)
         self.order_of = orders(self.n_chunks, settings.seed, CHUNK_ORDER)
         self.n_words = len(tables.state)
         self.n_rows = len(tables.outputs.rows)
@@ -179,28 +183,32 @@ class Streamed(Strategy):
         self.sampler_data = sampler.data(self.plan.n_draws)
         constants = objective.constants(self.plan.n_draws or self.n_rows, self.n_words)
         self.shared = engine.SkipGramShared(tables, stream, self.sampler_data, constants, self.plan)
-        self.workers: list[Any] = [self.new_workspace(self.plan) for _ in range(settings.threads)]
+        self.workers: list[Any] = [
+            self.new_workspace(self.plan) for _ in range(settings.threads or 1)
+        ]
 
     def new_workspace(self, plan: blocks.BlockPlan) -> engine.SkipGramWorkspace:
         """A thread's workspace for blocks."""
         longest_path = int(np.diff(self.sampler_data.offsets).max(initial=1))
         columns = self.tables.inputs.rows.shape[1]
         uniforms_width = self.objective.uniforms_width
-        n_generated = 0 if self.generated is None else CHUNK
-        return engine.new_workspace(plan, CHUNK, columns, longest_path, uniforms_width, n_generated)
+        n_generated = 0 if self.generated is None else TOKENS_PER_CHUNK
+        return engine.new_workspace(
+            plan, TOKENS_PER_CHUNK, columns, longest_path, uniforms_width, n_generated
+        )
 
     def memory(self) -> dict[str, Any]:
         """The arrays that training needs beside the tables, by purpose."""
         return {THREADS: self.workers}
 
     def compile(self, progress: Progress) -> None:
-        like = self._prepare_chunk(self.workers[0], 0, 0, 0.0)
+        like = self._arguments(self.workers[0], 0, 0, 0.0)
         self.functions = load_kernel(
             engine.train_chunk, self.objective.coefficients, self.sampler, like, progress
         )
 
-    def train_chunk(self, worker: Any, epoch: int, chunk: int, lr: float) -> Tally:
-        arguments = self._prepare_chunk(worker, epoch, chunk, lr)
+    def train_chunk(self, worker: Any, epoch: int, number: int, lr: float) -> Tally:
+        arguments = self._arguments(worker, epoch, number, lr)
         return Tally(*engine.train_chunk(*self.functions, *arguments))
 
     def state(self) -> TrainState:
@@ -219,13 +227,13 @@ class Streamed(Strategy):
         n = min(max(self.n_chunks // CHUNKS_PER_SAMPLE, 1), MAX_SAMPLES)
         tally = Tally()
         for k in range(n):
-            chunk = self._chunk_of_first_phase(k * self.n_chunks // n, k)
-            tally += self.train_chunk(self.workers[0], 0, chunk, 0.0)
+            number = self._first_in_phase_0(k * self.n_chunks // n, k)
+            tally += self.train_chunk(self.workers[0], 0, number, 0.0)
         return tally.mean_loss
 
-    def _chunk_of_first_phase(self, *chunks: int) -> int:
+    def _first_in_phase_0(self, *numbers: int) -> int:
         """The first of these chunks that is trained in phase 0; chunk 0 if none is."""
-        return next((chunk for chunk in chunks if self.phase(chunk) == 0), 0)
+        return next((number for number in numbers if self.phase(number) == 0), 0)
 
     def baseline_loss(self) -> float | None:
         """The loss of a model of word frequencies alone. Overwrites the tables by that model."""
@@ -240,45 +248,50 @@ class Streamed(Strategy):
         outputs[:, 0] = self.frequencies.scores
         return self.sampled_loss()
 
-    def _prepare_chunk(self, worker: Any, epoch: int, number: int, lr: float) -> tuple[Any, ...]:
-        """The arguments of the kernel for a chunk. Sets the worker's longest step at this learning
-        rate, and writes the tokens of the chunk if they are generated.
-        """
-        worker.longest_step[0] = engine.LONGEST_STEP * lr / self.settings.learning_rate
-        chunk = self.chunk(epoch, number, lr)
-        return self._with_tokens((self.shared, worker, chunk), worker, epoch)
+    def _arguments(self, worker: Any, epoch: int, number: int, lr: float) -> tuple[Any, ...]:
+        """The arguments of the kernel for a chunk; see `_begin_chunk`."""
+        shared, chunk = self._begin_chunk(worker, self.shared, epoch, number, lr)
+        return shared, worker, chunk
 
-    def chunk(self, epoch: int, number: int, lr: float) -> engine.Chunk:
-        """The chunk trained at this position of an epoch."""
+    def _begin_chunk(
+        self,
+        workspace: engine.SkipGramWorkspace,
+        shared: engine.SkipGramShared,
+        epoch: int,
+        number: int,
+        lr: float,
+    ) -> tuple[engine.SkipGramShared, engine.Chunk]:
+        """The chunk of this number in an epoch, and what threads share with the text that it is
+        of. Writes to the workspace the longest step at this learning rate and, if tokens are
+        generated, those of the chunk, which replace the text.
+        """
+        assert self.settings.learning_rate is not None
+        workspace.longest_step[0] = engine.LONGEST_STEP * lr / self.settings.learning_rate
+        chunk = self.chunk_at(epoch, number, lr)
+        if self.generated is None:
+            return shared, chunk
+        place = chunk.start // TOKENS_PER_CHUNK
+        n_tokens = self.generated.write_chunk(epoch, place, TOKENS_PER_CHUNK, workspace.tokens)
+        tokens = workspace.tokens[:n_tokens]
+        tokens.flags.writeable = False  # as those of a corpus are, which is another type to kernels
+        stream = self.stream._replace(tokens=tokens, held_out=NONE_HELD_OUT)
+        text_key = stream_key(self.settings.seed, epoch, place, GENERATED_WINDOWS)
+        chunk = chunk._replace(start=0, stop=n_tokens, text_key=text_key)
+        return shared._replace(stream=stream), chunk
+
+    def chunk_at(self, epoch: int, number: int, lr: float) -> engine.Chunk:
+        """The tokens of the chunk of this number in an epoch."""
         place = number
         if self.settings.shuffle:
             place = int(self.order_of(epoch)[number])
-        start = place * CHUNK
-        stop = min(start + CHUNK, len(self.stream.tokens))
+        start = place * TOKENS_PER_CHUNK
+        stop = min(start + TOKENS_PER_CHUNK, len(self.stream.tokens))
         seed = self.settings.seed
         epoch_key = stream_key(seed, epoch)
         return engine.Chunk(start, stop, np.float32(lr), epoch_key, stream_key(seed, epoch, place))
 
-    def _with_tokens(
-        self, arguments: tuple[Any, ...], workspace: engine.SkipGramWorkspace, epoch: int
-    ) -> tuple[Any, ...]:
-        """The arguments of a kernel, what threads share first and the chunk last. If tokens are
-        generated, those of the chunk are written to the workspace and replace the text.
-        """
-        if self.generated is None:
-            return arguments
-        shared, *others, chunk = arguments
-        place = chunk.start // CHUNK
-        n_tokens = self.generated.write_chunk(epoch, place, CHUNK, workspace.tokens)
-        tokens = workspace.tokens[:n_tokens]
-        tokens.flags.writeable = False  # as those of a corpus are, which is another type to kernels
-        stream = self.stream._replace(tokens=tokens, held_out=NONE_HELD_OUT)
-        shared = shared._replace(stream=stream)
-        text_key = stream_key(self.settings.seed, epoch, place, GENERATED_WINDOWS)
-        return shared, *others, chunk._replace(start=0, stop=n_tokens, text_key=text_key)
 
-
-class RetrievedStream(Streamed):
+class RetrievedBlockTraining(BlockTraining):
     """Candidates are the rows that an index finds, and a few drawn rows for all others; during
     warm-up, while scores hardly differ, drawn rows alone. A worker is a pair of workspaces, for
     blocks and for searching.
@@ -287,7 +300,7 @@ class RetrievedStream(Streamed):
     """
 
     def __init__(
-        self, objective: Objective, settings: Any, *others: Any, index: IndexSettings
+        self, index: IndexSettings, objective: Objective, settings: SkipGramSettings, *others: Any
     ) -> None:
         super().__init__(objective, settings, *others)
         self.index = index
@@ -303,7 +316,7 @@ class RetrievedStream(Streamed):
         self.shared_with_search = self.shared._replace(
             plan=self.plan._replace(candidates=blocks.RETRIEVED, n_draws=n_draws)
         )
-        self.workers = [self._new_workspaces(n_found) for _ in range(settings.threads)]
+        self.workers = [self._new_workspaces(n_found) for _ in self.workers]
 
     def _search_spec(self, n_found: int) -> SearchSpec:
         """The search for n_found rows of a word."""
@@ -339,13 +352,13 @@ class RetrievedStream(Streamed):
             self.columns,
             self.search,
             seed=self.settings.seed,
-            threads=self.settings.threads,
+            threads=len(self.workers),
             progress=progress,
             rebuild_share=REBUILD_SHARE,
         )
         super().compile(progress)
-        like = self._prepare_retrieved_chunk(self.updater.index, self.workers[0], 0, 0, 0.0)
-        load_kernel(
+        like = self._arguments_with_index(self.updater.index, self.workers[0], 0, 0, 0.0)
+        self.functions_with_index = load_kernel(
             engine.train_chunk_retrieved, self.objective.coefficients, self.sampler, like, progress
         )
         megabytes = self.found.rows.nbytes / 1e6
@@ -356,11 +369,11 @@ class RetrievedStream(Streamed):
         """1 if rows are retrieved; 0 during warm-up."""
         return int(step >= self.index.warm_up * self.n_chunks)
 
-    def train_chunk(self, worker: Any, epoch: int, chunk: int, lr: float) -> Tally:
-        if self.phase(epoch * self.n_chunks + chunk) == 0:
-            return super().train_chunk(worker, epoch, chunk, lr)
-        arguments = self._prepare_retrieved_chunk(self.updater.current(), worker, epoch, chunk, lr)
-        tally = Tally(*engine.train_chunk_retrieved(*self.functions, *arguments))
+    def train_chunk(self, worker: Any, epoch: int, number: int, lr: float) -> Tally:
+        if self.phase(epoch * self.n_chunks + number) == 0:
+            return super().train_chunk(worker, epoch, number, lr)
+        arguments = self._arguments_with_index(self.updater.current(), worker, epoch, number, lr)
+        tally = Tally(*engine.train_chunk_retrieved(*self.functions_with_index, *arguments))
         n_refreshed = max(math.ceil(REFRESHED_SHARE * self.n_rows), MIN_REFRESHED_ROWS)
         self.updater.update_next(n_refreshed)
         return tally
@@ -372,16 +385,15 @@ class RetrievedStream(Streamed):
             state.add_array(f"found.{name}", array)
         return state
 
-    def _prepare_chunk(self, worker: Any, epoch: int, number: int, lr: float) -> tuple[Any, ...]:
-        block_workspace, _ = worker
-        return super()._prepare_chunk(block_workspace, epoch, number, lr)
+    def _arguments(self, worker: Any, epoch: int, number: int, lr: float) -> tuple[Any, ...]:
+        workspace, _ = worker
+        return super()._arguments(workspace, epoch, number, lr)
 
-    def _prepare_retrieved_chunk(
+    def _arguments_with_index(
         self, index: Index, worker: Any, epoch: int, number: int, lr: float
     ) -> tuple[Any, ...]:
-        """As `_prepare_chunk`, for `train_chunk_retrieved`."""
+        """As `_arguments`, for `train_chunk_retrieved`."""
+        workspace, search_workspace = worker
+        shared, chunk = self._begin_chunk(workspace, self.shared_with_search, epoch, number, lr)
         retrieval = retrieved.Retrieval(index, self.search, self.found, self.index.refresh)
-        chunk = self.chunk(epoch, number, lr)
-        block_workspace, search_workspace = worker
-        arguments = (self.shared_with_search, retrieval, block_workspace, search_workspace, chunk)
-        return self._with_tokens(arguments, block_workspace, epoch)
+        return shared, retrieval, workspace, search_workspace, chunk

@@ -14,10 +14,10 @@ from embedx.evaluation.words import POOLED, evaluate
 from embedx.runtime.atomic import followed
 from embedx.runtime.progress import Progress
 from embedx.settings import Record
-from embedx.skipgram import run as skipgram
 from embedx.skipgram.collapsed import CollapsedRun
 from embedx.skipgram.configuration import configure
 from embedx.skipgram.final_checks import TRAIN_LESS
+from embedx.skipgram.reading import read_corpora
 from embedx.skipgram.run import TrainedWordVectors, WordVectorsRun
 from embedx.skipgram.settings import SkipGramSettings
 from embedx.tasks.output import command_line, default_output
@@ -63,6 +63,10 @@ class WordTask:
         if self.config.graph is not None:
             problem = ("does not apply with ", Setting("walks"))
             raise InapplicableError("cluster", cluster, problem, remedy)
+        if self.config.retrieves:
+            sampler = str(self.config.settings.sampler)
+            problem = ("does not apply with ", Setting("cluster"), ": its index is on one machine")
+            raise InapplicableError("sampler", sampler, problem, "use another sampler")
         if self.config.settings.deterministic:
             reason = ": workers merge in no fixed order"
             problem = ("does not apply with ", Setting("cluster"), reason)
@@ -105,7 +109,7 @@ class WordTask:
     def read(self) -> AbstractContextManager[EncodedCorpus]:
         """The text as token ids, or walks over the graph."""
         request = self.request
-        return skipgram.read(request.corpora, self.config, self.progress, request.cache_dir)
+        return read_corpora(request.corpora, self.config, self.progress, request.cache_dir)
 
     def resolve(self, data: EncodedCorpus, wrap: Wrap | None = None) -> WordVectorsRun:
         """The run on the text."""

@@ -2,7 +2,8 @@
 
 from embedx.runtime.progress import SILENT
 from embedx.skipgram.collapsed import CollapsedRun
-from embedx.skipgram.run import WordVectorsRun, read
+from embedx.skipgram.reading import read_corpora
+from embedx.skipgram.run import WordVectorsRun
 from embedx.training import life
 
 
@@ -21,7 +22,7 @@ def train(
     snapshot  of the state of a run with the same configuration and corpora, to resume
     watch     as of `CollapsedRun`, whose configurations are those of --collapsed
     """
-    with read(corpora, config, progress, cache_dir) as corpus:
+    with read_corpora(corpora, config, progress, cache_dir) as corpus:
         if config.collapsed is None:
             run = WordVectorsRun.prepared(corpus, config, progress)
         else:
