@@ -297,12 +297,14 @@ class DivergedError(EmbedxError):
 
     problem  what is wrong, and from when on
     remedy   what to change
+    saved    which model was saved, and where
     """
 
     exit_code = 3
 
-    def __init__(self, problem: Text, remedy: Text = "") -> None:
-        super().__init__(problem, _after_semicolon(remedy))
-        self.args = (problem, remedy)
+    def __init__(self, problem: Text, remedy: Text = "", saved: Text = "") -> None:
+        super().__init__(problem, _after_semicolon(remedy), _after_semicolon(saved))
+        self.args = (problem, remedy, saved)
         self.problem = problem
         self.remedy = remedy
+        self.saved = saved

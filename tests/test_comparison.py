@@ -11,10 +11,12 @@ from embedx.comparison import compare as comparison, runs
 from embedx.comparison.data import variants_of
 from embedx.comparison.labels import LabelledData, looks_labelled
 from embedx.comparison.records import FILE, Records
+from embedx.comparison.runs import Runner
 from embedx.comparison.settings import CompareSettings
 from embedx.comparison.text import TextData
-from embedx.errors import DataError, InapplicableError, Setting
+from embedx.errors import DataError, DivergedError, InapplicableError, Setting
 from embedx.runtime.progress import Silent
+from embedx.tasks.__main__ import main as run_of_request
 from embedx.tasks.requests import request_of_json
 from tests.support import forked
 from tests.support.commands import invoke, words_of
@@ -329,6 +331,28 @@ def test_an_objective_is_tried_with_settings_of_its_own(two_topics, write, tmp_p
     ):
         with refused(setting, value=value, quoting=quoted):
             data.check([name])
+
+
+def test_the_reason_of_a_diverged_run_names_no_model_that_is_deleted(
+    two_topics, tmp_path, monkeypatch, capsys
+):
+    def diverge(request, progress):
+        raise DivergedError("the loss rose", "lower the rate", f"the model is in {request.output}")
+
+    data, settings = small_text(two_topics, tmp_path)
+    request = Runner(data, settings, tmp_path).request("ns", 1, {}, settings.limit)
+    file = tmp_path / "request.json"
+    file.write_text(request.to_json(), "utf-8")
+    monkeypatch.setattr("embedx.tasks.__main__.run_request", diverge)
+    monkeypatch.setattr(sys, "argv", ["embedx.tasks", str(file)])
+    with pytest.raises(SystemExit, match="3"):
+        run_of_request()
+    assert capsys.readouterr().err.splitlines()[-1] == "the loss rose; lower the rate"
+
+
+@pytest.mark.parametrize(("seconds", "planned"), [(1, "0:04"), (90, "6:00"), (1800, "2:00:00")])
+def test_a_plan_says_how_long_training_takes(seconds, planned):
+    assert f" = {planned} of training" in CompareSettings(time_budget=seconds, seeds=2).plan(2)
 
 
 def test_objectives_are_compared_without_neighbours_unless_one_names_some(tmp_path):

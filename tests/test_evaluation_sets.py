@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 
+from embedx.errors import DataError
 from embedx.evaluation import word_report, word_sets, words
 from embedx.evaluation.word_sets import WordTests
 from embedx.vectors import model
@@ -32,7 +33,7 @@ def written(path, lines, separator, ends, marked, last):
     return path
 
 
-@pytest.mark.parametrize("separator", ["\t", ",", ", ", "   "])
+@pytest.mark.parametrize("separator", ["\t", ",", ", ", ";", "   "])
 def test_every_layout_is_read(tmp_path, separator):
     for ends, marked, last in (("\n", False, True), ("\r\n", True, False), ("\r\n", False, True)):
         rest = (separator, ends, marked, last)
@@ -59,6 +60,36 @@ def test_headings_quotation_marks_and_words_with_spaces(tmp_path):
     questions = word_sets.read_analogies(file)
     assert questions.words == [("new york", "ny", "los angeles", "ca"), ("a", "b", "c", "d")]
     assert questions.sections == ["cities", "more"]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "word1\tword2\tPOS\tSimLex999\tconc\nold\tnew\tA\t1.58\t2.7\nbig\tsmall\tA\t2\t3\n",
+        "old\tnew\tA\t1.58\tANTONYMS\nbig\tsmall\tA\t2.00\tNONE\n",  # SimVerb's layout
+        "Wort 1;Wort 2;Wert\nold;new;1,58\nbig;small;2,0\n",
+        "old new 1,58\nbig small 2\n",
+    ],
+)
+def test_the_score_of_a_pair_is_the_first_number_after_its_words(tmp_path, content):
+    (tmp_path / "set.txt").write_text(content)
+    pairs = word_sets.read_pairs(tmp_path / "set.txt")
+    assert pairs.words == [("old", "new"), ("big", "small")]
+    assert pairs.gold.tolist() == [1.58, 2]
+
+
+@pytest.mark.parametrize(
+    ("reader", "content", "option"),
+    [
+        (word_sets.read_pairs, ": family\nboy girl brother sister\n", "analogies"),
+        (word_sets.read_pairs, "boy girl brother sister\nboy girl dad mum\n", "analogies"),
+        (word_sets.read_analogies, "tiger\tcat\t7.35\n", "pairs"),
+    ],
+)
+def test_a_set_of_the_other_kind_is_referred_to_its_option(tmp_path, reader, content, option):
+    (tmp_path / "set.txt").write_text(content)
+    with refused(None, option, kind=DataError):
+        reader(tmp_path / "set.txt")
 
 
 @pytest.mark.parametrize(

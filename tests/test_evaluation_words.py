@@ -295,6 +295,13 @@ def test_a_vocabulary_that_lacks_most_words_is_pointed_out(tmp_path):
     assert "the score on wordsim353 rests on" in warning
 
 
+def test_pairs_of_equal_scores_have_no_correlation_and_it_is_said(tmp_path):
+    (tmp_path / "v").write_text("3 2\na 1 2\nb 3 4\nc 4 1\n")
+    (tmp_path / "pairs").write_text("a b 3\nb c 3\na c 3\n")
+    [warning] = words.evaluate([tmp_path / "v"], (), WordTests([tmp_path / "pairs"])).warnings
+    assert "no score on pairs, because" in warning
+
+
 def test_a_test_set_without_known_words_is_reported(tmp_path):
     (tmp_path / "v").write_text("2 2\nfoo 1 2\nbar 3 4\n")
     report = words.evaluate([tmp_path / "v"], [tmp_path / "v"])

@@ -357,6 +357,11 @@ def test_an_unknown_command_suggests_the_near_one(run):
     assert completed.stderr == "embedx: No such command 'trian'. Did you mean 'train'? see --help\n"
 
 
+def test_an_unknown_command_without_a_near_one_refers_to_the_help(run):
+    completed = run("zzzz", "x")
+    assert completed.stderr == "embedx: No such command 'zzzz'; see --help\n"
+
+
 def test_a_suggestion_comes_before_the_remedy():
     for typed in ("softmx", "Softmax", "--soft-max"):
         assert (

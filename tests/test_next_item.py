@@ -156,6 +156,9 @@ def test_histories_are_answered_on_the_command_line(tmp_path):
     )
     assert completed.stdout.splitlines()[0] == "butter\tSalted Butter 250 g\t0.6667"
     assert completed.stdout.splitlines()[1].startswith("jam\t\t")
+    for text in ("butter,Butter\njam,Jam; red\n", "butter;Butter\njam;Jam, red\n"):
+        (tmp_path / "names.csv").write_text(text)
+        assert names_of(model, str(tmp_path / "names.csv"))["butter"] == "Butter"
     with refused_data("name.tsv", quoting=("no such file", "names.tsv")):
         names_of(model, str(tmp_path / "name.tsv"))
 

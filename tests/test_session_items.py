@@ -10,7 +10,7 @@ from embedx.runtime.progress import Silent
 from embedx.text.cells import WHITE_SPACE
 from embedx.text.session_items import TAB, items_of, separation_of, sessions_of_file
 from embedx.text.sessions import sessions
-from tests.support.commands import run_command
+from tests.support.commands import invoke, run_command
 from tests.support.notes import Notes
 from tests.support.refusals import refused_data
 
@@ -119,8 +119,11 @@ def test_other_marks_separate_nothing_and_it_is_said(tmp_path, mark, name):
 def test_a_table_of_orders_names_the_command_that_makes_sessions_of_it(tmp_path):
     file = tmp_path / "my orders.csv"
     file.write_text("order,item\n1,bread\n1,jam\n")
-    with refused_data(file, quoting=f"`embedx corpus sessions '{file}'`"):
+    command = f"`embedx corpus sessions '{file}'`"
+    with refused_data(file, quoting=command):
         train(file)
+    with refused_data(file, "column", quoting=command):
+        invoke("train", str(file))
 
 
 def test_sessions_of_a_table_are_read_again_as_they_were(tmp_path):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import embedx
-from embedx.errors import DataError, DivergedError, SettingError
+from embedx.errors import DataError, DivergedError, Setting, SettingError, parts_of
 from embedx.evaluation import heldout
 from embedx.kernels.batch import new_batch
 from embedx.objectives import OBJECTIVES
@@ -359,6 +359,26 @@ def test_a_span_holds_whole_sentences():
 def test_a_text_too_short_to_hold_anything_out_is_refused(two_topics):
     with refused("heldout", value=0.001, quoting="1,000 words"):
         fit(two_topics, "ns", heldout=0.001)
+
+
+@pytest.mark.parametrize("n", [*range(4, 9), 33, 66, 80, 134, 199])
+def test_the_share_that_a_refusal_names_can_be_held_out(n):
+    tokens = some_tokens(n * PIECE)
+    remap = np.arange(9, dtype=np.int32)
+    with refused("heldout", "heldout", value=0.001) as refusal:
+        hold_out(tokens, remap, 0.001)
+    (named,) = (
+        part.value
+        for part in parts_of(refusal.value.remedy)
+        if isinstance(part, Setting) and part.name == "heldout"
+    )
+    assert len(hold_out(tokens, remap, named).bounds) >= 2
+
+
+def test_no_share_of_a_text_of_two_pieces_is_named():
+    with refused("heldout", value=0.5) as refusal:
+        hold_out(some_tokens(2 * PIECE), np.arange(9, dtype=np.int32), 0.5)
+    assert isinstance(refusal.value.remedy, str)
 
 
 def test_words_that_are_held_out_are_not_trained_on(two_topics):

@@ -87,6 +87,18 @@ def test_suggestions_are_read_from_csv(folder, heading):
     assert theirs["p@1"] == 0.5
 
 
+@pytest.mark.parametrize("delimiter", [",", ";", "|"])
+def test_suggestions_stand_between_the_delimiters_of_any_table(folder, delimiter):
+    other = folder / "other.csv"
+    for rows in (
+        ["login|0.9|billing|0.1", "login|1|other|0", "billing|1|other|0", "other|1|login|0"],
+        ["text|label|score", "a|login|1", "c|login|1", "d|billing|1", "x|other|1"],
+    ):
+        other.write_text("".join(f"{line.replace('|', delimiter)}\n" for line in rows))
+        report = embedx.evaluate(folder / "m", test=folder / "test.csv", predictions=other)
+        assert report.metrics[1]["p@1"] == 0.5
+
+
 def test_suggestions_are_split_as_the_labels_of_the_training_table_are(tmp_path, capsys):
     rows = ["1,invoice,billing; money", "2,password,login", "3,parcel,delivery", "4,refund,money"]
     (tmp_path / "train.csv").write_text("\n".join(["id,text,label", *rows * 5, ""]))

@@ -9,7 +9,7 @@ cells of CSV stand between commas: columns without any known label, such as text
 
 import csv
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from embedx.labeled.files import Lines, source_of
 from embedx.labeled.ids import decoded
 from embedx.labeled.words import PREFIX
 from embedx.runtime.progress import SILENT
+from embedx.text.tables import delimiter_of
 
 # Suggestions that are scored, at most.
 MAX_SUGGESTIONS = 10
@@ -57,7 +58,7 @@ def read_suggestions(file: str, classifier: Classifier, data: Labeled) -> Sugges
     ids = _ids_of_labels(classifier, data)
     by_number = data.schema.names is None
     separator = _separator_of(data)
-    rows = [*_rows(file, len(data))]
+    rows = [*_rows(file, len(data), ids)]
     has_heading = len(rows) == len(data) + 1 and not _columns_of_labels(rows[:1], ids, separator)
     if has_heading:
         rows = _columns_of_labels(rows[1:], ids, separator) or rows[1:]
@@ -86,13 +87,16 @@ def read_suggestions(file: str, classifier: Classifier, data: Labeled) -> Sugges
     return Suggestions(classifier, top)
 
 
-def _rows(file: str, n_rows: int) -> Iterator[list[str]]:
-    """The cells of each row of a file, of which the last of n_rows may be empty."""
+def _rows(file: str, n_rows: int, labels: Collection[str]) -> Iterator[list[str]]:
+    """The cells of each row of a file, of which the last of n_rows may be empty; of a table between
+    the delimiter that gives most of these labels.
+    """
     lines = Lines(source_of(file), SILENT)
     lines.min_lines = n_rows
     texts = [line for chunk in lines for line in decoded(lines, chunk).split("\n")[:-1]]
     if ".csv" in Path(file).suffixes:
-        return csv.reader(f"{text}\n" for text in texts)
+        delimiter = delimiter_of(next(filter(None, texts), ""), labels)
+        return csv.reader((f"{text}\n" for text in texts), delimiter=delimiter)
     return (_suggestions_of(text.rstrip("\r")) for text in texts)
 
 

@@ -175,7 +175,7 @@ def _usage_message(error: UsageError) -> str:
         return message
     if message.endswith("?"):
         return f"embedx: {message} see --help"
-    return f"embedx: {message}; see --help"
+    return f"embedx: {message.removesuffix('.')}; see --help"
 
 
 def _check_working_folder() -> None:

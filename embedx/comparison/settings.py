@@ -3,6 +3,7 @@
 from embedx.errors import InapplicableError, Setting
 from embedx.graphs.settings import GraphSettings
 from embedx.runtime.cores import usable_cores
+from embedx.runtime.progress import clock
 from embedx.settings import MAX_THREADS, Record, Settings, fraction, param, seconds, settings_of
 
 # Default number of seconds for each run.
@@ -101,7 +102,7 @@ class CompareSettings(Settings):
         return {"time_budget": self.budget}
 
     def plan(self, n_objectives: int) -> str:
-        """The training time of a comparison: `2 objectives × 3 seeds × 60 s = 6 minutes of
+        """The training time of a comparison: `2 objectives × 3 seeds × 60 s = 6:00 of
         training`.
         """
         n_runs = n_objectives * self.seeds
@@ -115,11 +116,11 @@ class CompareSettings(Settings):
                 f"{runs} × {self.epochs} epochs = {n_runs * self.epochs} epochs of training{tuning}"
             )
         budget = self.time_budget or BUDGET
-        total = n_runs * budget / 60
+        total = clock(n_runs * budget)
         on_top = "reading and scoring come on top"
         if self.tune:
             on_top = f"reading, scoring and {full_runs} come on top"
-        return f"{runs} × {budget:g} s = {total:.3g} minutes of training; {on_top}"
+        return f"{runs} × {budget:g} s = {total} of training (minutes:seconds); {on_top}"
 
     @property
     def budget(self) -> float:

@@ -1,12 +1,13 @@
 """Test sets of word vectors, and the files they are read from.
 
-    pairs        word TAB word TAB score; further columns and a first line with the names of the
-                 columns are ignored
+    pairs        word TAB word TAB score, with a point or a comma in it; further columns and a first
+                 line with the names of the columns are ignored. The score is the first number
+                 after the words, as some sets have the part of speech before it
     questions    four words a line, a : b = c : d, with `: name` before each section
 
-Between fields stand tabs, commas or spaces. Files may begin with a byte order mark, end lines with
-CR LF, lack the last line's end, and be compressed; blank lines and those that begin with `#` do not
-count.
+Between fields stand tabs, semicolons, commas or spaces. Files may begin with a byte order mark, end
+lines with CR LF, lack the last line's end, and be compressed; blank lines and those that begin with
+`#` do not count.
 """
 
 import dataclasses
@@ -21,7 +22,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy import ndarray
 
-from embedx.errors import DataError, Setting, SettingError, choice, no_such
+from embedx.errors import DataError, Setting, SettingError, Text, choice, no_such
 from embedx.evaluation import statistics
 from embedx.labeled.files import Lines, source_of
 from embedx.labeled.ids import decoded
@@ -210,18 +211,20 @@ def default_tests() -> list[TestSet]:
 
 
 def read_pairs(path: Path, name: str | None = None) -> SimilarityPairs:
-    """The pairs in a file of `word TAB word TAB score`, or the same with commas or spaces."""
+    """The pairs in a file of `word TAB word TAB score`, or the same between other delimiters."""
     words = []
     gold = []
+    column = None
     for order, (where, line) in enumerate(lines_of(path)):
         fields = fields_of(line, 3)
-        try:
-            a, b, score = fields[0], fields[1], float(fields[2])
-        except (IndexError, ValueError):
-            if order == 0 and len(fields) > 2:
-                continue  # the names of the columns
-            remedy = f"lines look like `{LINE_OF_PAIR}`"
-            raise DataError(where, None, "not a pair with its score", remedy) from None
+        if column is None:
+            column = score_column(fields)
+        if column is None and order == 0 and len(fields) > 2:
+            continue  # the names of the columns
+        score = None if column is None else number_in(fields, column)
+        if score is None:
+            raise DataError(where, None, "not a pair with its score", _remedy_for_no_pair(line))
+        a, b = fields[:2]
         if not (a and b and math.isfinite(score)):
             problem = "a word is missing or the score is not finite"
             raise DataError(where, None, problem, "fix or delete the line")
@@ -230,6 +233,31 @@ def read_pairs(path: Path, name: str | None = None) -> SimilarityPairs:
     if not words:
         raise DataError(path, None, "holds no pairs", f"lines look like `{LINE_OF_PAIR}`")
     return SimilarityPairs(name or path.stem, words, np.array(gold))
+
+
+def score_column(fields: Sequence[str]) -> int | None:
+    """The index of the score in the fields of a pair: the first number after the words."""
+    columns = (column for column in range(2, len(fields)) if number_in(fields, column) is not None)
+    return next(columns, None)
+
+
+def number_in(fields: Sequence[str], column: int) -> float | None:
+    """The number in a field, with a point or a comma; None if there is none."""
+    try:
+        return float(fields[column].replace(",", "."))
+    except (IndexError, ValueError):
+        return None
+
+
+def _remedy_for_no_pair(line: str) -> Text:
+    if is_question(line):
+        return ("analogies are given by ", Setting("analogies"))
+    return f"lines look like `{LINE_OF_PAIR}`"
+
+
+def is_question(line: str) -> bool:
+    """Whether a line is a question of analogies, or the heading of a section of them."""
+    return line.startswith(":") or len(fields_of(line, 4)) == 4
 
 
 def read_analogies(
@@ -247,8 +275,7 @@ def read_analogies(
         # A word with a comma in it is no list.
         question = tuple(fields if len(fields) == 4 else line.split())
         if len(question) != 4:
-            remedy = f"a question has four, such as `{LINE_OF_QUESTION}`"
-            raise DataError(where, None, f"{len(question)} words", remedy)
+            raise DataError(where, None, f"{len(question)} words", _remedy_for_no_question(line))
         sections.append(section)
         words.append(question)
     if not words:
@@ -256,12 +283,19 @@ def read_analogies(
     return Analogies(name or path.stem, sections, words, restrict_vocab)
 
 
+def _remedy_for_no_question(line: str) -> Text:
+    if score_column(fields_of(line, 3)) is not None:
+        return ("word pairs with scores are given by ", Setting("pairs"))
+    return f"a question has four, such as `{LINE_OF_QUESTION}`"
+
+
 def fields_of(line: str, n: int) -> list[str]:
     """The fields of a line, without quotation marks around them.
 
-    They stand between tabs if there are n, else between commas, else between spaces.
+    They stand between tabs if there are n, else between semicolons, commas or spaces, in this
+    order.
     """
-    for separator in ("\t", ","):
+    for separator in ("\t", ";", ","):
         fields = [field.strip() for field in line.split(separator)]
         if len(fields) >= n:
             return [unquoted(field) for field in fields]

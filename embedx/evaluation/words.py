@@ -347,6 +347,11 @@ def coverage_warnings(score: TestScore) -> list[str]:
             f"{score.model}: nothing to score on {score.test}, its vocabulary covers {score.used}"
             f" of {score.total:,} items; a score needs {MIN_ITEMS}"
         ]
+    if math.isnan(score.score):
+        return [
+            f"{score.model}: no score on {score.test}, because the {score.used:,} pairs in the"
+            " vocabulary have equal scores"
+        ]
     if 2 * score.used >= score.total:
         return []
     return [

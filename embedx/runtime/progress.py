@@ -137,7 +137,7 @@ class Reporter(Progress):
         self._started = 0.0
         self._last_line = 0.0
         self._bar: Bar | None = None
-        self._clock = StageClock()
+        self.clock = StageClock()
         self._log: TextIO | None = None
         if log_json is not None:
             self._log = _opened_log(log_json)
@@ -148,11 +148,11 @@ class Reporter(Progress):
             self._log.close()
 
     def stage(self, name: str) -> AbstractContextManager[None]:
-        return self._clock.stage(name)
+        return self.clock.stage(name)
 
     def stages(self) -> list[StageTime]:
         """The times of the stages so far; also reported with --verbose and logged."""
-        times = self._clock.times()
+        times = self.clock.times()
         for stage in times:
             self.detail(
                 f"{stage.stage}: {stage.seconds:.2f} s, {stage.cpu_seconds:.2f} s of all cores"
@@ -231,9 +231,9 @@ class Reporter(Progress):
         done, facts = self._last
         n = max(done - self._before, 0.0)
         if self._unit == "s":
-            parts = [_clock(seconds), self._rate(facts, n / seconds)]
+            parts = [clock(seconds), self._rate(facts, n / seconds)]
         else:
-            parts = [f"{self._of_unit(n)} in {_clock(seconds)}", self._rate({}, n / seconds)]
+            parts = [f"{self._of_unit(n)} in {clock(seconds)}", self._rate({}, n / seconds)]
         parts += _loss(facts)
         self.note(f"{self._title}: {', '.join(filter(None, parts))}")
 
@@ -264,7 +264,7 @@ class Reporter(Progress):
         learning_rate = facts.get("learning_rate")
         parts = []
         if left is not None:
-            parts.append(f"{_clock(left)} left")
+            parts.append(f"{clock(left)} left")
         if speed:
             parts.append(speed)
         parts += _loss(facts)
@@ -378,7 +378,7 @@ def _short(value: float) -> str:
     return f"{value:.3g}"
 
 
-def _clock(seconds: float) -> str:
+def clock(seconds: float) -> str:
     """Seconds as `1:02:03` or `2:03`."""
     minutes, second = divmod(round(seconds), 60)
     hours, minute = divmod(minutes, 60)

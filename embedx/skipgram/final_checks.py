@@ -97,7 +97,9 @@ def divergence_on_heldout(
         f" baseline on held-out text ({best:.4f} and {unigram:.4f} nats a pair)"
     )
     remedy = ("try another ", Setting("learning_rate"))
-    if outcome.lowered_rates or log_likelihood < unigram - SLACK:
+    if outcome.lowered_rates:
         return DivergedError(problem, remedy)
+    if log_likelihood < unigram - SLACK:
+        return DivergedError(problem, (remedy, ", or train for fewer epochs"))
     progress.warn(problem, "; ", remedy, ", or more ", Setting("epochs"))
     return None

@@ -56,6 +56,8 @@ def report_unknown_words(
     where they are many, or in another form.
     """
     shares = unknown_shares(corpus, known)
+    if not shares.unknown:
+        return
     problem = f"{shares.unknown:.1%} of the tokens of this text are no words of {start}"
     remedies: list[Text] = []
     if shares.in_lower_case > MAX_OF_OTHER_FORM:

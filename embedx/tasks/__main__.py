@@ -2,14 +2,14 @@
 
 The file REQUEST is that of `RunRequest.to_json`. The last line on standard output is what the model
 records, as by --json; errors are the last line on standard error, with the exit code of the command
-line.
+line. That of a run that diverged does not say where its model is, which the caller deletes.
 """
 
 import json
 import sys
 from pathlib import Path
 
-from embedx.errors import EmbedxError
+from embedx.errors import DivergedError, EmbedxError
 from embedx.runtime.progress import Reporter
 from embedx.settings import on_command_line
 from embedx.tasks.requests import request_of_json
@@ -22,6 +22,10 @@ def main() -> None:
     try:
         with Reporter(sys.stderr, request.log, spelling=on_command_line) as progress:
             model = run_request(request, progress).model
+    except DivergedError as error:
+        without_model = DivergedError(error.problem, error.remedy)
+        print(without_model.spelled(on_command_line), file=sys.stderr)
+        sys.exit(error.exit_code)
     except EmbedxError as error:
         print(error.spelled(on_command_line), file=sys.stderr)
         sys.exit(error.exit_code)

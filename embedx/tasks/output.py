@@ -77,8 +77,8 @@ def save_model(
     if outcome.diverged is not None:
         epochs = "epoch" if outcome.epochs == 1 else "epochs"
         diverged = outcome.diverged
-        kept = f"; the model of {outcome.epochs:.3g} {epochs} is in {place}"
-        raise DivergedError(diverged.problem, (diverged.remedy, kept))
+        saved = f"the model of {outcome.epochs:.3g} {epochs} is in {place}"
+        raise DivergedError(diverged.problem, diverged.remedy, saved)
     return place
 
 

@@ -19,12 +19,13 @@ trees, initial biases, the unigram model) exclude spans and borders, see
 `embedx.text.vocabulary.trained_counts`.
 """
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 from numpy import int64, ndarray
 
-from embedx.errors import SettingError
+from embedx.errors import Setting, SettingError, Text
 from embedx.text.tokenizer import END_OF_SENTENCE
 
 PIECE = 1000  # tokens; training leaves out whole pieces of the corpus
@@ -34,6 +35,7 @@ MAX_SPANS = 40
 MIN_SPANS = 8  # if at least as many pieces are held out
 SPAN = 2  # minimum number of pieces of a span, unless that leaves fewer than MIN_SPANS
 BORDER = 4  # pieces on each side
+MAX_SHARE = 0.5  # the maximum of --heldout
 MAX_DROPPED = 1 / 20  # share of the corpus for borders
 
 
@@ -98,8 +100,7 @@ def spans_of(n: int, share: float) -> tuple[ndarray, int]:
     held = round(share * n)
     if held < 2:
         problem = f"fewer than 2 of the corpus's {n:,} pieces of {PIECE:,} words"
-        remedy = "hold out more, or take a text of its own to `embedx eval --text`"
-        raise SettingError("heldout", share, problem, remedy)
+        raise SettingError("heldout", share, problem, _hold_out_more(n))
     max_dropped = int(MAX_DROPPED * n)
     fewest = min(held, MIN_SPANS)
     with_borders = max_dropped // BORDER  # rather fewer spans than borders below half of BORDER
@@ -116,6 +117,14 @@ def spans_of(n: int, share: float) -> tuple[ndarray, int]:
         + (np.random.default_rng(SEED).random(n_spans) * (spare + 1)).astype(int64)
     )
     return np.column_stack([first, first + length]), border
+
+
+def _hold_out_more(n: int) -> Text:
+    """What to do where the share held out of a corpus of n pieces is too small."""
+    enough = math.ceil(200 / n) / 100
+    if enough > MAX_SHARE:
+        return "take a longer text"
+    return ("hold out ", Setting("heldout", enough), " or more, or take a longer text")
 
 
 def whole_sentences(tokens: ndarray, start: int, stop: int) -> tuple[int, int]:

@@ -13,12 +13,13 @@ import io
 import itertools
 import json
 import shlex
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from embedx.errors import DataError, Setting, Text
 from embedx.settings import Options, Record
 from embedx.text.archives import BlockReader
+from embedx.text.event_columns import guess_by_names
 
 # Ten times the longest Wikipedia article. Parsed JSON takes up to twenty times as much memory.
 MAX_RECORD_BYTES = 1 << 24
@@ -195,9 +196,9 @@ def json_values(lines: Iterable[bytes], name: str, field: str | None) -> Iterato
     """The values of a field of JSON Lines, with line numbers."""
     for number, record in json_records(lines):
         if field is None:
-            known = _listed(fields_of(record) if isinstance(record, dict) else ())
+            fields = list(fields_of(record)) if isinstance(record, dict) else []
             by_field = ("name the field with the text by ", Setting("json_field"))
-            remedy = (by_field, f"; there are {known}")
+            remedy = (by_field, _or_sessions(name, fields), f"; there are {_listed(fields)}")
             raise NotTextError(name, "JSON Lines", remedy, JSON)
         if isinstance(record, Bad):
             yield number, record
@@ -293,7 +294,15 @@ def _place(head: list[str], name: str, column: str | None) -> int:
 def no_column_chosen(file: str, problem: str, columns: Iterable[str]) -> NotTextError:
     """The error for a table if the column of the text is not set."""
     by_column = ("name the column with the text by ", Setting("column"))
-    return NotTextError(file, problem, (by_column, f"; there are {', '.join(columns)}"), TABLE)
+    remedy = (by_column, _or_sessions(file, list(columns)), f"; there are {', '.join(columns)}")
+    return NotTextError(file, problem, remedy, TABLE)
+
+
+def _or_sessions(file: str, columns: Sequence[str]) -> str:
+    """What to do with a table whose columns seem to be those of events, such as orders."""
+    if guess_by_names(columns) is None:
+        return ""
+    return f", or make sessions of its rows by `embedx corpus sessions {shlex.quote(file)}`"
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -1,13 +1,14 @@
 """A table of names: what the items of a model are called, for people."""
 
 import csv
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from embedx.errors import DataError
 from embedx.text.decompression import lines_of_file
 from embedx.text.file_kinds import TO_UTF8
 from embedx.text.session_items import BLANK_IN_ITEM
+from embedx.text.tables import DELIMITERS
 from embedx.vectors.model import WordVectors
 
 LINE = "item TAB name"
@@ -15,7 +16,7 @@ NO_NAMES: Mapping[str, str] = {}
 
 
 def read_names(file: str | Path) -> dict[str, str]:
-    """The name of each item in a table of two columns, separated by tabs, or by commas as in CSV.
+    """The name of each item in a table of two columns, separated by tabs, or as in CSV.
 
     Raises DataError with the line of a row that has not two columns, of an item without a name, and
     of an item with two different names.
@@ -61,21 +62,23 @@ def shown_name(vectors: WordVectors, word: str, names: Mapping[str, str] = NO_NA
     return shown
 
 
-def _rows(file: str) -> Iterator[tuple[int, list[str]]]:
-    """The rows that are not blank, with the numbers of their lines: between tabs if the first line
-    has one, else as CSV.
+def _rows(file: str) -> list[tuple[int, list[str]]]:
+    """The rows that are not blank, with the numbers of their lines: between the delimiter that
+    gives most of them two columns, a tab if several do.
     """
     lines = list(_text_lines(file))
-    is_tab_separated = bool(lines) and "\t" in lines[0]
-    if is_tab_separated:
-        for number, line in enumerate(lines, 1):
-            if line.strip():
-                yield number, line.split("\t")
-        return
-    reader = csv.reader(lines)
-    for row in reader:
-        if row:
-            yield reader.line_num, row
+    tables = [_rows_between_tabs(lines)]
+    tables += [_rows_of_csv(lines, mark) for mark in DELIMITERS if mark != "\t"]
+    return max(tables, key=lambda rows: sum(len(row) == 2 for _, row in rows))
+
+
+def _rows_between_tabs(lines: Sequence[str]) -> list[tuple[int, list[str]]]:
+    return [(number, line.split("\t")) for number, line in enumerate(lines, 1) if line.strip()]
+
+
+def _rows_of_csv(lines: Sequence[str], delimiter: str) -> list[tuple[int, list[str]]]:
+    reader = csv.reader(lines, delimiter=delimiter)
+    return [(reader.line_num, row) for row in reader if row]
 
 
 def _text_lines(file: str) -> Iterable[str]:
