@@ -45,13 +45,13 @@ def train_until(coefficients, sample, log_expected_count, run, workspace, chunk,
     next_block = workspace.next_block
     n_seen = skipgram.start_chunk(run, workspace, chunk)
     blocks.plan_block(sample, run, workspace, block, chunk.noise_key)
-    while block.sizes[blocks.N_CERTAIN] > 0:
+    while block.sizes[blocks.CERTAIN] > 0:
         blocks.plan_block(sample, run, workspace, next_block, chunk.noise_key)
-        n_h = block.sizes[blocks.N_EXAMPLES]
-        n = block.sizes[blocks.N_CERTAIN] + block.sizes[blocks.N_NOISE]
+        n_h = block.sizes[blocks.EXAMPLES]
+        n = blocks.n_candidates_of(block)
         n_h_padded = gemm.round_up_to_tile(n_h)
         n_w = gemm.round_up_to_tile(n)
-        work[0] += block.sizes[blocks.N_INPUTS] + n
+        work[0] += block.sizes[blocks.INPUTS] + n
         work[1] += n_h_padded * n_w * workspace.h.shape[1]
         if part >= 1:
             skipgram.prefetch_block(run.tables, next_block)

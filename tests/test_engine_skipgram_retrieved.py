@@ -161,9 +161,9 @@ def test_the_estimate_of_the_normaliser_is_unbiased_for_any_found_rows(n_certain
         for k in range(n_certain):
             block.candidates[k] = k
             workspace[k] = (1, k)
-        block.sizes[blocks.N_CERTAIN] = n_certain
+        block.sizes[blocks.CERTAIN] = n_certain
         retrieved._add_tail(np.array(drawn, dtype=np.int32), 2, retrieval_workspace, block)
-        noise = range(n_certain, n_certain + block.sizes[blocks.N_NOISE])
+        noise = range(n_certain, n_certain + block.sizes[blocks.NOISE])
         rows = block.candidates[list(noise)]
         assert not set(rows) & set(range(n_certain))
         weight = block.drawn[0, list(noise)] / (2 * q[rows])

@@ -272,7 +272,7 @@ def test_help_all_lists_the_settings_for_set(command, run):
     common, _, by_objective = tail.partition("Settings of objectives")
     options = SETTING_OPTIONS[command]().values()
     for option in options:
-        if option.is_given_by_set and not option.is_own:
+        if option.is_given_by_set and not option.is_of_some_objectives:
             assert f"  {option.typed_name} " in common
     names = {
         objective: {option.typed_name for option in options if objective in option.objectives}

@@ -134,7 +134,7 @@ def test_the_page_shows_results_on_test_data(tmp_path, write):
         test_labels=None,
         progress=Silent(),
     )
-    values = label_pages.single_values(classifier, request)
+    values = label_pages.values_for_model(classifier, request)
     assert values["key_figures"]["test rows"] == "7"
     assert ["rows with labels", "6"] in values["metrics"]  # one row has no label
     rows = values["by_k"]

@@ -64,14 +64,15 @@ def test_few_labels_change_sides_too_after_the_first_split(n_labels, seed, monke
 
 def test_a_share_of_draws_is_uniform_unless_predictions_are_corrected_or_it_is_set():
     settings = adversarial.AdversarialSettings()
-    assert adversarial.Adversarial.resolved(settings, corrected=True).uniform_share == 0
+    assert adversarial.Adversarial.fill_defaults(settings, corrected=True).uniform_share == 0
     assert (
-        adversarial.Adversarial.resolved(settings, corrected=False).uniform_share
+        adversarial.Adversarial.fill_defaults(settings, corrected=False).uniform_share
         == adversarial.UNIFORM_SHARE
     )
     for corrected in (True, False):
         changed = dataclasses.replace(settings, uniform_share=0.25)
-        assert adversarial.Adversarial.resolved(changed, corrected=corrected).uniform_share == 0.25
+        filled = adversarial.Adversarial.fill_defaults(changed, corrected=corrected)
+        assert filled.uniform_share == 0.25
 
 
 def test_fitting_reports_the_tree_its_features_and_its_likelihood():

@@ -89,7 +89,7 @@ class Command(TyperCommand):
     def _option_at_fault(self, error: Any) -> str | None:
         """The option that an error is about, as it is typed; None where it is about none."""
         if isinstance(error, EmbedxError):
-            by_set = {name for name, option in self.settings.items() if option.by_set}
+            by_set = {name for name, option in self.settings.items() if option.by_set_here}
             names = [part.name for part in error.parts if isinstance(part, Setting)]
             return option_name(names[0], by_set).split()[0] if names else None
         if hasattr(error, "option_name"):
@@ -130,7 +130,7 @@ class Command(TyperCommand):
         for option in self.settings.values():
             if not option.is_given_by_set:
                 continue
-            if option.is_own:
+            if option.is_of_some_objectives:
                 for objective in option.objectives:
                     names_by_objective.setdefault(objective, []).append(option.typed_name)
             else:

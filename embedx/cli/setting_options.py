@@ -35,11 +35,11 @@ class Option:
     defaults: dict[str, Any] = dataclasses.field(default_factory=dict)
     # Objectives that declare the setting, by the meaning that they give it.
     meanings: dict[str, list[str]] = dataclasses.field(default_factory=dict)
-    # Whether this command takes it by --set, though it has an option elsewhere.
-    by_set: bool = False
+    # Whether this command takes it by --set, though other commands have an option for it.
+    by_set_here: bool = False
 
     @property
-    def is_own(self) -> bool:
+    def is_of_some_objectives(self) -> bool:
         """Whether only some objectives have it."""
         return bool(self.meanings)
 
@@ -55,8 +55,8 @@ class Option:
 
     @property
     def is_given_by_set(self) -> bool:
-        """Whether it is given by --set."""
-        return self.by_set or is_given_by_set(self.field.name)
+        """Whether this command takes it by --set, as all do or as this one alone."""
+        return self.by_set_here or is_given_by_set(self.field.name)
 
     @property
     def choices(self) -> str:
@@ -122,7 +122,7 @@ class Option:
             names_by_default.setdefault(as_typed(value), []).append(name)
 
         default = as_typed(self.field.default)
-        if self.is_own:
+        if self.is_of_some_objectives:
             default = max(names_by_default, key=lambda text: len(names_by_default[text]))
         texts = [default] if default else []
         for text, names in names_by_default.items():
@@ -213,7 +213,7 @@ def classify_options() -> OptionsByName:
     options = _task_options("classify", *groups)
     # Options of `embedx train`.
     shared = ("tokenizer", "lowercase", "min_count")
-    return options | {name: dataclasses.replace(options[name], by_set=True) for name in shared}
+    return options | {name: dataclasses.replace(options[name], by_set_here=True) for name in shared}
 
 
 def compare_options() -> OptionsByName:
@@ -238,7 +238,7 @@ def compare_options() -> OptionsByName:
     options |= {name: text_options[name] for name in TEXT_SETTINGS}
     options |= {name: label_options[name] for name in LABEL_SETTINGS}
     return {
-        name: dataclasses.replace(option, by_set=name in GIVEN_BY_SET)
+        name: dataclasses.replace(option, by_set_here=name in GIVEN_BY_SET)
         for name, option in options.items()
     }
 

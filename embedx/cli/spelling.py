@@ -24,5 +24,5 @@ def spelling_of(words: Sequence[str]) -> Spelling:
         return on_command_line
     plain = {parameter.name for parameter in parameters_of(commands[path])}
     settings = SETTING_OPTIONS[path]() if path in SETTING_OPTIONS else {}
-    by_set = {name for name, option in settings.items() if option.by_set}
+    by_set = {name for name, option in settings.items() if option.by_set_here}
     return partial(on_command_line, by_set=by_set, plain=plain)

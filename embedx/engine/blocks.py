@@ -36,6 +36,7 @@ from numpy import float32, int32, int64, ndarray
 
 from embedx.engine.encoders import SKIPGRAM, start_examples, write_examples
 from embedx.kernels import ONE, SIMD_WIDTH, TILE, by_address, clear, kernel_part, padded
+from embedx.kernels.gemm import END, FIRST, REST
 from embedx.objectives.contract import Objective
 from embedx.optimizers.contract import UpdateRule
 from embedx.text.subsampling import WHOLE_SENTENCE
@@ -45,11 +46,12 @@ from embedx.text.subsampling import WHOLE_SENTENCE
 SCORE_PADDING = 2 * SIMD_WIDTH
 # Entries of the filter that tells whether a row may have been seen in this block.
 FILTER_SIZE = 2048
-N_INPUTS, N_EXAMPLES, N_CERTAIN, N_NOISE, N_PAIRS = range(5)  # places in `Block.sizes`
+# Places in `Block.sizes`: `sizes[INPUTS]` is the number of inputs.
+INPUTS, EXAMPLES, CERTAIN, NOISE, PAIRS = range(5)
 # Places in the cursor of a chunk: the end of its words; the next centre; the end of the centres;
-# where each pair is a block, the next context of that centre; and the next draw, counted from the
-# start of the chunk (with a tree, the next block).
-WORDS_END, NEXT_CENTRE, CENTRES_END, NEXT_CONTEXT, NEXT_DRAW = range(5)
+# where each pair is a block, the next context of that centre; the number of blocks so far, and of
+# draws.
+WORDS_END, NEXT_CENTRE, CENTRES_END, NEXT_CONTEXT, BLOCKS_SO_FAR, DRAWS_SO_FAR = range(6)
 NOWHERE = 1 << 30  # beyond all columns
 DRAWN, PATH, ALL, RETRIEVED = range(4)
 CANDIDATES = {"drawn": DRAWN, "path": PATH, "all": ALL, "retrieved": RETRIEVED}
@@ -83,12 +85,11 @@ class BlockPlan(NamedTuple):
 class Block(NamedTuple):
     """The rows of one planned block.
 
-    `sizes` are n_inputs, n_examples, n_certain, n_noise and n_pairs. Candidates are n_certain that
-    are not drawn (the distinct centres, with a search also the rows found; with a tree the nodes;
-    or all rows), then n_noise that are.
+    Candidates are sizes[CERTAIN] rows that are not drawn (the distinct centres, with a search also
+    the rows found; with a tree the nodes; or all rows), then sizes[NOISE] rows that are.
     """
 
-    sizes: ndarray  # int64 (5,)
+    sizes: ndarray  # int64 (5,): numbers of inputs, examples, candidates of both kinds, pairs
     inputs: ndarray  # int32 (max inputs,): words
     n_uses: ndarray  # int64 (max inputs,): the pairs that each input is part of
     # int32 (max examples,): the row of each example in the objective's state, which is a word
@@ -102,13 +103,13 @@ class Block(NamedTuple):
     drawn: ndarray
     # int32 (2 window,): the examples of the current centre, while the block is planned
     centre_examples: ndarray
-    # float32 (max examples, max inputs): 1 for the inputs that an example is the mean of; (0, 0) in
-    # skip-gram
-    is_context: ndarray
-    share: ndarray  # float32 (max examples,): 1 / the number of these inputs
-    # int64 (tiles, 3), see `gemm`: the range of candidates of each tile of examples, and of
-    # examples of each tile of candidates. An example has few of the centres, side by side; the
-    # noise is behind them.
+    # float32 (max examples, max inputs): 1 for the inputs that an example is the mean of, 0 for the
+    # others; (0, 0) in skip-gram
+    context_mask: ndarray
+    mean_weight: ndarray  # float32 (max examples,): 1 / the number of these inputs
+    # int64 (tiles, 3), see `gemm`: the candidates of each tile of examples, and the examples of
+    # each tile of candidates. An example has few of the centres, side by side, and from column REST
+    # on the noise, which is behind them.
     spans: ndarray
     candidate_spans: ndarray
 
@@ -142,11 +143,12 @@ def max_candidates(plan: BlockPlan, longest_path: int) -> int:
     """Maximum number of candidates of a block, a multiple of SCORE_PADDING. Noise can be read in
     whole vectors that begin at its first candidate.
     """
-    centres = max(plan.block_size, 1)
-    drawn = centres + plan.n_draws + SIMD_WIDTH
-    return padded(
-        {ALL: plan.n_rows, PATH: centres * longest_path}.get(plan.candidates, drawn), SCORE_PADDING
-    )
+    n_centres = max(plan.block_size, 1)
+    if plan.candidates == ALL:
+        return padded(plan.n_rows, SCORE_PADDING)
+    if plan.candidates == PATH:
+        return padded(n_centres * longest_path, SCORE_PADDING)
+    return padded(n_centres + plan.n_draws + SIMD_WIDTH, SCORE_PADDING)
 
 
 def new_block(plan: BlockPlan, longest_path: int) -> Block:
@@ -177,8 +179,8 @@ def new_block(plan: BlockPlan, longest_path: int) -> Block:
         candidates=candidates,
         drawn=drawn,
         centre_examples=np.zeros(2 * plan.window, int32),
-        is_context=np.zeros((n_examples if width else 0, width), float32),
-        share=np.zeros(n_examples if width else 0, float32),
+        context_mask=np.zeros((n_examples if width else 0, width), float32),
+        mean_weight=np.zeros(n_examples if width else 0, float32),
         spans=np.zeros((n_examples // TILE if has_spans else 0, 3), int64),
         candidate_spans=np.zeros((n_candidates // TILE if has_spans else 0, 3), int64),
     )
@@ -188,56 +190,59 @@ def new_block(plan: BlockPlan, longest_path: int) -> Block:
 
 
 @kernel_part
-def plan_block(sample, shared, workspace, block, noise_key):
-    """Fill `block` with the rows of the next block; its n_certain is 0 when no centre is left."""
-    plan = shared.plan
-    words = workspace.words
-    cursor = workspace.cursor
-    if plan.block_size == 0:
-        begin, n_centres = _next_pair(words, cursor)
-        first = cursor[NEXT_CENTRE]
-        end = begin + n_centres
-    else:
-        first = cursor[NEXT_CENTRE]
-        n_centres = max(min(plan.block_size, cursor[CENTRES_END] - cursor[NEXT_CENTRE]), 0)
-        begin, end = _span(words, plan.window, cursor[WORDS_END], first, n_centres)
-        cursor[NEXT_CENTRE] += n_centres
-    n_certain = 0
-    n_noise = 0
-    if n_centres > 0:
-        n_certain = _add_pairs(shared, workspace, block, first, n_centres, begin, end)
-        cursor[NEXT_DRAW] += plan.candidates == PATH
-        if plan.candidates == DRAWN:
-            n_noise = _add_noise(sample, shared, workspace, block, n_certain, noise_key)
-    block.sizes[N_INPUTS] = end - begin
-    block.sizes[N_CERTAIN] = n_certain
-    block.sizes[N_NOISE] = n_noise
+def n_candidates_of(block):
+    """The number of candidates of a planned block."""
+    return block.sizes[CERTAIN] + block.sizes[NOISE]
 
 
 @kernel_part
-def _span(words, window, n_words, first, n_centres):
-    """The range of words, begin and end, that the windows of n_centres centres cover. Windows end
-    with the sentence.
+def plan_block(sample, shared, workspace, block, noise_key):
+    """Fill `block` with the rows of the next block; it has no certain candidate when no centre is
+    left.
     """
+    plan = shared.plan
+    if plan.block_size == 0:
+        first, n_centres, begin, end = _next_pair(workspace.words, workspace.cursor)
+    else:
+        first, n_centres, begin, end = _next_centres(plan, workspace.words, workspace.cursor)
+    n_certain = 0
+    n_noise = 0
+    if n_centres > 0:
+        workspace.cursor[BLOCKS_SO_FAR] += 1
+        _start_block(plan, workspace.words, block, n_centres, begin, end)
+        n_certain = _add_pairs(shared, workspace, block, first, n_centres, begin, end)
+        if plan.candidates == DRAWN:
+            n_noise = _add_noise(sample, shared, workspace, block, n_certain, noise_key)
+    block.sizes[INPUTS] = end - begin
+    block.sizes[CERTAIN] = n_certain
+    block.sizes[NOISE] = n_noise
+
+
+@kernel_part
+def _next_centres(plan, words, cursor):
+    """The next centres, up to `block_size`, and the words that their windows cover, begin and end:
+    (first centre, number of centres, begin, end). Windows end with the sentence.
+    """
+    first = cursor[NEXT_CENTRE]
+    n_centres = max(min(plan.block_size, cursor[CENTRES_END] - first), 0)
+    cursor[NEXT_CENTRE] += n_centres
     begin = first
     end = first + n_centres
     for y in range(first, first + n_centres):
         begin = min(begin, max(y - words.reach[y], 0))
-        end = max(end, min(y + words.reach[y] + 1, n_words))
-    while window == WHOLE_SENTENCE and words.sentence[begin] != words.sentence[first]:
-        begin += 1
-    while (
-        window == WHOLE_SENTENCE
-        and words.sentence[end - 1] != words.sentence[first + n_centres - 1]
-    ):
-        end -= 1
-    return begin, end
+        end = max(end, min(y + words.reach[y] + 1, cursor[WORDS_END]))
+    if plan.window == WHOLE_SENTENCE:
+        while words.sentence[begin] != words.sentence[first]:
+            begin += 1
+        while words.sentence[end - 1] != words.sentence[first + n_centres - 1]:
+            end -= 1
+    return first, n_centres, begin, end
 
 
 @kernel_part
 def _next_pair(words, cursor):
-    """(input, 1) for the next pair, and its centre in cursor[NEXT_CENTRE]; (0, 0) if none is
-    left.
+    """`_next_centres` where each pair is a block: one centre, and one of its contexts as the only
+    input; no centre if none is left.
     """
     while cursor[NEXT_CENTRE] < cursor[CENTRES_END]:
         y = cursor[NEXT_CENTRE]
@@ -245,86 +250,100 @@ def _next_pair(words, cursor):
         while x < min(y + words.reach[y] + 1, cursor[WORDS_END]):
             if x != y and words.sentence[x] == words.sentence[y]:
                 cursor[NEXT_CONTEXT] = x + 1
-                return x, 1
+                return y, 1, x, x + 1
             x += 1
         cursor[NEXT_CENTRE] += 1
         cursor[NEXT_CONTEXT] = 0
-    return int64(0), 0
+    return cursor[NEXT_CENTRE], 0, int64(0), int64(0)
 
 
 @kernel_part
-def _add_pairs(shared, workspace, block, first, n_centres, begin, end):
-    """Write the inputs words[begin:end] and the pairs of words[first:first + n_centres]; return
-    the number of candidates so far.
+def _start_block(plan, words, block, n_centres, begin, end):
+    """Write the inputs words[begin:end], which have no pairs yet, and the number of examples.
 
     Clears all label columns that centres may use: a longer block before may have left labels there.
     """
-    plan = shared.plan
-    words = workspace.words
-    is_path = plan.candidates == PATH
-    is_all = plan.candidates == ALL
-    width = block.label.shape[1]
-    if not is_path and not is_all:
-        width = (max(plan.block_size, 1) + SIMD_WIDTH - 1) // SIMD_WIDTH * SIMD_WIDTH
     for j in range(end - begin):
         block.inputs[j] = words.word[begin + j]
         block.n_uses[j] = 0
+    width = block.label.shape[1]
+    if plan.candidates != PATH and plan.candidates != ALL:
+        width = (max(plan.block_size, 1) + SIMD_WIDTH - 1) // SIMD_WIDTH * SIMD_WIDTH
     n_examples = start_examples(plan.encoder, block, n_centres, end - begin)
     for e in range(n_examples):
         block.n_pairs[e] = 0
         clear(block.label, e, width)
-        if is_path:
+        if plan.candidates == PATH:
             clear(block.bit_zero_count, e, width)
     _clear_spans(block.spans)
     _clear_spans(block.candidate_spans)
+    block.sizes[EXAMPLES] = n_examples
+
+
+@kernel_part
+def _add_pairs(shared, workspace, block, first, n_centres, begin, end):
+    """Write the pairs of the centres words[first:first + n_centres] with their contexts among the
+    inputs words[begin:end]; return the number of certain candidates.
+    """
+    plan = shared.plan
+    words = workspace.words
     n_pairs = 0
-    n = plan.n_rows if is_all else 0
+    n_certain = plan.n_rows if plan.candidates == ALL else 0
     for y in range(first, first + n_centres):
-        n_centre_examples = write_examples(plan.encoder, block, words, y, y - first, begin, end)
-        if is_path:
-            n = _add_path(
-                shared.sampler_data, workspace, block, int64(words.word[y]), n_centre_examples, n
+        n_examples = write_examples(plan.encoder, block, words, y, y - first, begin, end)
+        if plan.candidates == PATH:
+            n_certain = _add_path(
+                shared.sampler_data, workspace, block, int64(words.word[y]), n_examples, n_certain
             )
-            for i in range(n_centre_examples):
-                block.n_pairs[block.centre_examples[i]] += 1
         else:
-            k = _index_of(words.word[y], block.candidates, int64(words.word[y]) if is_all else 0, n)
-            if k == n:
-                block.candidates[k] = words.word[y]
-                n += 1
-            if n_centre_examples > 0 and block.spans.shape[0] > 0:
-                _widen_spans(
-                    block, block.centre_examples[0], block.centre_examples[n_centre_examples - 1], k
-                )
-            for i in range(n_centre_examples):
-                block.label[block.centre_examples[i], k] += 1
-                block.n_pairs[block.centre_examples[i]] += 1
-        n_pairs += n_centre_examples
-    block.sizes[N_EXAMPLES] = n_examples
-    block.sizes[N_PAIRS] = n_pairs
-    block.spans[:, 2] = n
-    block.candidate_spans[n // TILE :] = 0  # every example has the noise
-    return n
+            n_certain = _add_centre(plan, block, words.word[y], n_examples, n_certain)
+        for i in range(n_examples):
+            block.n_pairs[block.centre_examples[i]] += 1
+        n_pairs += n_examples
+    block.sizes[PAIRS] = n_pairs
+    block.spans[:, REST] = n_certain
+    # The noise, from column n_certain on, is a candidate of every example.
+    block.candidate_spans[n_certain // TILE :] = 0
+    return n_certain
 
 
 @kernel_part
 def _clear_spans(spans):
     """Set all spans to empty."""
-    spans[:, 0] = NOWHERE
-    spans[:, 1] = 0
-    spans[:, 2] = NOWHERE
+    spans[:, FIRST] = NOWHERE
+    spans[:, END] = 0
+    spans[:, REST] = NOWHERE
 
 
 @kernel_part
-def _widen_spans(block, first, last, k):
-    """Add candidate k to the spans of the examples from first to last, and these to its span."""
+def _widen_spans(block, n_centre_examples, k):
+    """Add candidate k to the spans of the examples of the current centre, and these to its span."""
+    if n_centre_examples == 0 or block.spans.shape[0] == 0:
+        return
+    first = block.centre_examples[0]
+    last = block.centre_examples[n_centre_examples - 1]
     for tile in range(first // TILE, last // TILE + 1):
-        block.spans[tile, 0], block.spans[tile, 1] = (
-            min(block.spans[tile, 0], k),
-            max(block.spans[tile, 1], k + 1),
-        )
+        block.spans[tile, FIRST] = min(block.spans[tile, FIRST], k)
+        block.spans[tile, END] = max(block.spans[tile, END], k + 1)
     span = block.candidate_spans[k // TILE]
-    span[0], span[1] = min(span[0], first), max(span[1], last + 1)
+    span[FIRST] = min(span[FIRST], first)
+    span[END] = max(span[END], last + 1)
+
+
+@kernel_part
+def _add_centre(plan, block, word, n_centre_examples, n):
+    """Add the pairs of a centre and its examples to its row; return the number of candidates so
+    far.
+    """
+    # If all rows are candidates, the row of a word is the candidate of that number.
+    k = _index_of(word, block.candidates, int64(word) if plan.candidates == ALL else 0, n)
+    if k == n:
+        block.candidates[k] = word
+        n += 1
+    _widen_spans(block, n_centre_examples, k)
+    for i in range(n_centre_examples):
+        block.label[block.centre_examples[i], k] += 1
+    return n
 
 
 @kernel_part
@@ -335,19 +354,17 @@ def _add_path(paths, workspace, block, word, n_centre_examples, n):
     Nodes are searched for a node only if its entry of the filter was used in this block.
     """
     seen = workspace.seen
-    now = workspace.cursor[NEXT_DRAW]
+    this_block = workspace.cursor[BLOCKS_SO_FAR]
     for at in range(paths.offsets[word], paths.offsets[word + 1]):
         node = paths.rows[at]
         bit = paths.values[at]
-        k = _index_of(node, block.candidates, 0 if seen[node % FILTER_SIZE] == now else n, n)
+        entry = node % FILTER_SIZE
+        k = _index_of(node, block.candidates, 0 if seen[entry] == this_block else n, n)
         if k == n:
-            seen[node % FILTER_SIZE] = now
+            seen[entry] = this_block
             block.candidates[k] = node
             n += 1
-        if n_centre_examples > 0:
-            _widen_spans(
-                block, block.centre_examples[0], block.centre_examples[n_centre_examples - 1], k
-            )
+        _widen_spans(block, n_centre_examples, k)
         for i in range(n_centre_examples):
             block.label[block.centre_examples[i], k] += bit
             block.bit_zero_count[block.centre_examples[i], k] += 1 - bit
@@ -356,34 +373,42 @@ def _add_path(paths, workspace, block, word, n_centre_examples, n):
 
 @kernel_part
 def _add_noise(sample, shared, workspace, block, n_certain, noise_key):
-    """Draw the noise of a block, behind its certain candidates; return the number of
-    distinct noise rows.
+    """Draw the noise of a block, behind its certain candidates; return the number of distinct noise
+    rows.
     """
     plan = shared.plan
     cursor = workspace.cursor
     seen = workspace.seen
+    this_block = cursor[BLOCKS_SO_FAR]
     clear(block.drawn, 0, block.drawn.shape[1])
-    first = cursor[NEXT_DRAW]
     # Draws are searched among the candidates from here on; with FORM_MERGED a drawn centre is none.
     search_from = n_certain
     if plan.form == FORM_MERGED:
         search_from = 0
         for k in range(n_certain):
-            seen[block.candidates[k] % FILTER_SIZE] = first
+            seen[block.candidates[k] % FILTER_SIZE] = this_block
     n_drawn = sample(
         shared.sampler_data,
         NO_INPUT,
         noise_key,
-        np.uint64(first),
+        np.uint64(cursor[DRAWS_SO_FAR]),
         plan.n_draws,
         NONE_EXCLUDED,
         workspace.sampling,
     )
+    cursor[DRAWS_SO_FAR] += n_drawn
     n = n_certain
     for d in range(n_drawn):
         row = int64(workspace.sampling.rows[d])
-        n = _count_draw(block, row, search_from, n_certain, n, seen, first, first + d)
-    cursor[NEXT_DRAW] += n_drawn
+        entry = row % FILTER_SIZE
+        k = _index_of(row, block.candidates, search_from if seen[entry] == this_block else n, n)
+        if k == n:
+            seen[entry] = this_block
+            block.candidates[k] = row
+            block.drawn[0, k] = 1
+            n += 1
+        elif k >= n_certain:
+            block.drawn[0, k] += ONE
     return n - n_certain
 
 
@@ -394,22 +419,3 @@ def _index_of(row, rows, first, last):
     while k < last and rows[k] != row:
         k += 1
     return k
-
-
-@kernel_part
-def _count_draw(block, row, search_from, n_certain, n, seen, first_draw, this_draw):
-    """Count one draw of `row`, unless it is a centre that is searched; return the number of
-    candidates.
-
-    Candidates are searched only if the row's entry of the filter was used in this block.
-    """
-    slot = row % FILTER_SIZE
-    k = _index_of(row, block.candidates, search_from if seen[slot] >= first_draw else n, n)
-    if k < n:
-        if k >= n_certain:
-            block.drawn[0, k] += ONE
-        return n
-    seen[slot] = this_draw
-    block.candidates[n] = row
-    block.drawn[0, n] = 1
-    return n + 1

@@ -43,13 +43,7 @@ def train_columns(coefficients, examples, shared, plan, workspace, first, last, 
         _copy(table.rows, t, tile.rows, 0)
         _copy(table.state, t, tile.state, 0)
         tile.decay_clock[:] = clock
-        for i in range(n):
-            buffers.mask[i] = 0
-            write_weights(examples, plan, i, buffers, i)
-            for at in range(examples.label_offsets[i], examples.label_offsets[i + 1]):
-                k = examples.label_ids[at] - t
-                if 0 <= k < TILE_WIDTH:
-                    buffers.mask[i] |= uint32(1) << uint32(k)
+        _write_labels(examples, plan, buffers, n, t)
         for begin in range(0, n, plan.batch_size):
             chosen = workspace.order[begin : min(begin + plan.batch_size, n)]
             loss += train_step(
@@ -67,6 +61,20 @@ def train_columns(coefficients, examples, shared, plan, workspace, first, last, 
         _copy(tile.rows, 0, table.rows, t)
         _copy(tile.state, 0, table.state, t)
     return loss
+
+
+@kernel_part
+def _write_labels(examples, plan, buffers, n, first_label):
+    """Write the weights of n examples, and which labels of the tile from `first_label` on they
+    have: bit k of the mask is label first_label + k.
+    """
+    for i in range(n):
+        buffers.mask[i] = 0
+        write_weights(examples, plan, i, buffers, i)
+        for at in range(examples.label_offsets[i], examples.label_offsets[i + 1]):
+            k = examples.label_ids[at] - first_label
+            if 0 <= k < TILE_WIDTH:
+                buffers.mask[i] |= uint32(1) << uint32(k)
 
 
 @kernel_part

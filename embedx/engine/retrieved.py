@@ -104,38 +104,44 @@ def select_terms(
         e = position - begin
         n_positives = last - first
         add_positives(shared, workspace, p, first, n_positives)
-        if retrieval.spec.message_iterations > 0:
-            n_certain, message_loss = _pass_messages(
-                coefficients, shared, workspace, retrieval, p, e, i, n_positives
-            )
-            loss += message_loss
-        else:
-            n_certain = _find(workspace, retrieval, p, e, n_positives)
-        n_terms = n_positives if shared.plan.positives == SINGLE else 1
+        n_certain, message_loss = _add_found(
+            coefficients, shared, workspace, retrieval, p, e, i, n_positives
+        )
+        loss += message_loss
+        is_single = shared.plan.positives == SINGLE
+        n_terms = n_positives if is_single else 1
         for number in range(n_terms):
             term = p + number
             term_stream = stream
-            if shared.plan.positives == SINGLE:
+            if is_single:
                 _copy_certain(workspace, p, term, n_certain, number)
                 term_stream = bits(stream, np.uint64(number))
             new_term(shared, workspace, term, e, i, stream, number)
-            n = n_certain
-            if retrieval.n_tail > 0:
-                n = _add_tail(
-                    sample,
-                    log_expected_count,
-                    shared,
-                    workspace,
-                    retrieval,
-                    term,
-                    n_certain,
-                    i,
-                    term_stream,
-                )
+            n = _add_tail(
+                sample,
+                log_expected_count,
+                shared,
+                workspace,
+                retrieval,
+                term,
+                n_certain,
+                i,
+                term_stream,
+            )
             workspace.n_candidates[term] = n
             width = max(width, n)
         p += n_terms
     return p, width, loss
+
+
+@kernel_part
+def _add_found(coefficients, shared, workspace, retrieval, p, e, i, n_positives):
+    """Add the rows found for example e to the positives of term p; return the number of candidates
+    and the loss of message passing.
+    """
+    if retrieval.spec.message_iterations > 0:
+        return _pass_messages(coefficients, shared, workspace, retrieval, p, e, i, n_positives)
+    return _find(workspace, retrieval, p, e, n_positives), 0.0
 
 
 @kernel_part
@@ -203,11 +209,13 @@ def _copy_certain(workspace, p, term, n_certain, positive):
 
 @kernel_part
 def _add_tail(sample, log_expected_count, shared, workspace, retrieval, p, n_certain, i, stream):
-    """Add drawn rows to the n_certain candidates of term p, of example i; return the number of
-    candidates.
+    """Add drawn rows, if the search has a tail, to the n_certain candidates of term p, of example
+    i; return the number of candidates.
 
     A draw of a certain row does not count: the draws represent the other rows.
     """
+    if retrieval.n_tail == 0:
+        return n_certain
     expected = workspace.batch.log_expected_count[p]
     n_drawn = sample(
         shared.sampler_data, i, stream, np.uint64(0), retrieval.n_tail, 0, workspace.sampling

@@ -2,7 +2,7 @@
 
 from numpy import float32, int64
 
-from embedx.engine.blocks import N_EXAMPLES, N_INPUTS
+from embedx.engine.blocks import EXAMPLES, INPUTS
 from embedx.engine.encoders import fetch_rates
 from embedx.engine.subwords import n_parts, part
 from embedx.kernels import ONE, SIMD_WIDTH, ZERO, kernel_part, load, multiply_add, sum_of, zeros
@@ -37,8 +37,8 @@ def measure_block(shared, workspace, block, n, lr):
     used: later gradients can only lower it.
     """
     plan = shared.plan
-    n_inputs = block.sizes[N_INPUTS]
-    n_examples = block.sizes[N_EXAMPLES]
+    n_inputs = block.sizes[INPUTS]
+    n_examples = block.sizes[EXAMPLES]
     max_output_rate = workspace.max_output_rate
     max_input_rate = workspace.max_input_rate
     max_output_rate[0] = _max_rate_of_outputs(workspace, block, n_examples)

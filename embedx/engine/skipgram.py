@@ -24,16 +24,16 @@ from numpy import float32, int64, ndarray, uint64
 
 from embedx.engine.blocks import (
     ALL,
+    BLOCKS_SO_FAR,
     CENTRES_END,
+    CERTAIN,
+    DRAWS_SO_FAR,
+    EXAMPLES,
     FILTER_SIZE,
-    N_CERTAIN,
-    N_EXAMPLES,
-    N_INPUTS,
-    N_NOISE,
-    N_PAIRS,
+    INPUTS,
     NEXT_CENTRE,
     NEXT_CONTEXT,
-    NEXT_DRAW,
+    PAIRS,
     SCORE_PADDING,
     WORDS_END,
     Block,
@@ -41,6 +41,7 @@ from embedx.engine.blocks import (
     max_candidates,
     max_examples,
     max_inputs,
+    n_candidates_of,
     new_block,
     plan_block,
 )
@@ -151,12 +152,12 @@ class SkipGramWorkspace(NamedTuple):
     tokens: ndarray  # int32: the tokens of a chunk, where they are generated (walks)
 
     # ---- planning, see `blocks`
-    cursor: ndarray  # int64 (5,): the position of planning in a chunk
+    cursor: ndarray  # int64 (6,): the position of planning in a chunk
     block: Block
     next_block: Block
     sampling: SampleWorkspace
-    # int64 (FILTER_SIZE,): by row modulo FILTER_SIZE, the last draw of such a row; a cheap test
-    # whether a row is new
+    # int64 (FILTER_SIZE,): by row modulo FILTER_SIZE, the last block that had such a row; a cheap
+    # test whether a row is new in a block
     seen: ndarray
 
     # ---- vectors of a block and their gradients
@@ -217,7 +218,7 @@ def new_workspace(
     return SkipGramWorkspace(
         words=new_words(plan.window, n_tokens),
         tokens=np.zeros(n_generated, np.int32),
-        cursor=np.zeros(5, int64),
+        cursor=np.zeros(6, int64),
         block=new_block(plan, longest_path),
         next_block=new_block(plan, longest_path),
         sampling=new_sample_workspace(plan.n_draws, 0),
@@ -287,19 +288,19 @@ def _train_blocks(
     has_more = True
     while has_more:
         plan_block(sample, shared, workspace, next_block, chunk.noise_key)
-        if retrieval is not None and next_block.sizes[N_CERTAIN] > 0:
+        if retrieval is not None and next_block.sizes[CERTAIN] > 0:
             add_candidates(
                 sample, shared, retrieval, workspace, search_workspace, next_block, chunk.noise_key
             )
         if shared.plan.candidates != ALL:
             prefetch_block(shared.tables, next_block)
-        if block.sizes[N_CERTAIN] > 0:
+        if block.sizes[CERTAIN] > 0:
             loss += train_block(
                 coefficients, log_expected_count, shared, workspace, block, chunk.lr
             )
-            n_pairs += block.sizes[N_PAIRS]
+            n_pairs += block.sizes[PAIRS]
         block, next_block = next_block, block
-        has_more = block.sizes[N_CERTAIN] > 0
+        has_more = block.sizes[CERTAIN] > 0
     return loss, n_pairs, n_seen
 
 
@@ -313,7 +314,8 @@ def start_chunk(shared, workspace, chunk):
         shared.stream, shared.plan.window, chunk.start, chunk.stop, chunk.text_key, workspace.words
     )
     cursor[NEXT_CONTEXT] = 0
-    cursor[NEXT_DRAW] = 0
+    cursor[BLOCKS_SO_FAR] = 0
+    cursor[DRAWS_SO_FAR] = 0
     workspace.seen[:] = -1
     workspace.rng_state[0] = bits(chunk.noise_key, UNIFORMS)
     workspace.rng_state[1] = uint64(0)
@@ -325,12 +327,12 @@ def prefetch_block(tables, block):
     """Prefetch the rows of a planned block and their optimizer state."""
     inputs = tables.inputs
     outputs = tables.outputs
-    for j in range(block.sizes[N_INPUTS]):
+    for j in range(block.sizes[INPUTS]):
         word = int64(block.inputs[j])
         prefetch_word(inputs.rows, tables.parts, word)
         if inputs.state.shape[0] > 0:
             prefetch_word(inputs.state, tables.parts, word)
-    for k in range(block.sizes[N_CERTAIN] + block.sizes[N_NOISE]):
+    for k in range(n_candidates_of(block)):
         row = int64(block.candidates[k])
         _prefetch_row(outputs.rows, row)
         if outputs.state.shape[0] > 0:
@@ -347,7 +349,7 @@ def _prefetch_row(matrix, row):
 @kernel_part
 def train_block(coefficients, log_expected_count, shared, workspace, block, lr):
     """Train on one planned block; return its summed loss."""
-    n_candidates = block.sizes[N_CERTAIN] + block.sizes[N_NOISE]
+    n_candidates = n_candidates_of(block)
     fetch_examples(shared, workspace, block)
     score_block(shared, workspace, block, n_candidates)
     if shared.plan.uses_score_gain:
@@ -360,12 +362,12 @@ def train_block(coefficients, log_expected_count, shared, workspace, block, lr):
 @kernel_part
 def score_block(shared, workspace, block, n_candidates):
     """Overwrite batch.z by the scores of a block, and workspace.w by the rows of its candidates."""
-    n_examples = block.sizes[N_EXAMPLES]
+    n_examples = block.sizes[EXAMPLES]
     n_rows = round_up_to_tile(n_candidates)
     gather(shared.tables.outputs.rows, block.candidates, n_candidates, n_rows, workspace.w)
     if block.spans.shape[0] > 0:
         for e in range(n_examples):
-            clear(workspace.batch.z, e, block.sizes[N_CERTAIN])
+            clear(workspace.batch.z, e, block.sizes[CERTAIN])
     scores(
         workspace.h,
         round_up_to_tile(n_examples),
@@ -379,7 +381,7 @@ def score_block(shared, workspace, block, n_candidates):
 @kernel_part
 def apply_block(shared, workspace, block, n_candidates, lr):
     """Compute both gradients of a block from its coefficients, then update its rows."""
-    n_examples = block.sizes[N_EXAMPLES]
+    n_examples = block.sizes[EXAMPLES]
     coefficients = workspace.batch.z
     weighted_sums(
         coefficients,
@@ -418,13 +420,13 @@ def fetch_examples(shared, workspace, block):
     """
     plan = shared.plan
     tables = shared.tables
-    n_inputs = block.sizes[N_INPUTS]
+    n_inputs = block.sizes[INPUTS]
     for j in range(n_inputs):
         word = int64(block.inputs[j])
         fetch_word(tables.inputs.rows, tables.parts, word, workspace.x, j, plan.bias)
     for j in range(n_inputs, round_up_to_tile(n_inputs)):
         clear(workspace.x, j, workspace.x.shape[1])
-    n_examples = block.sizes[N_EXAMPLES]
+    n_examples = block.sizes[EXAMPLES]
     fetch(plan.encoder, block, n_inputs, n_examples, workspace.x, workspace.h, plan.bias)
 
 
@@ -434,8 +436,8 @@ def update_inputs(shared, workspace, block, lr):
     plan = shared.plan
     tables = shared.tables
     gradient = workspace.x_gradient
-    n_inputs = block.sizes[N_INPUTS]
-    n_examples = block.sizes[N_EXAMPLES]
+    n_inputs = block.sizes[INPUTS]
+    n_examples = block.sizes[EXAMPLES]
     max_rate = workspace.max_input_rate[0]
     backward(plan.encoder, block, n_inputs, n_examples, workspace.h_gradient, gradient)
     for j in range(n_inputs):
@@ -455,7 +457,7 @@ def update_candidates(shared, workspace, block, lr):
     table = shared.tables.outputs
     gradient = workspace.w_gradient
     max_rate = workspace.max_output_rate[0]
-    for k in range(block.sizes[N_CERTAIN] + block.sizes[N_NOISE]):
+    for k in range(n_candidates_of(block)):
         row = int64(block.candidates[k])
         _update_row(shared, workspace, table, row, gradient, k, max_rate, lr)
 

@@ -9,16 +9,17 @@ from numpy import int64, uint64
 
 from embedx.engine.blocks import (
     ALL,
+    CERTAIN,
+    EXAMPLES,
     FORM_MERGED,
     FORM_PER_PAIR,
     FORM_SUMMED,
-    N_CERTAIN,
-    N_EXAMPLES,
-    N_NOISE,
     NO_INPUT,
+    NOISE,
     NONE_EXCLUDED,
     PATH,
     RETRIEVED,
+    n_candidates_of,
     round_up_to_padding,
 )
 from embedx.engine.score_gains import score_gain
@@ -43,7 +44,7 @@ from embedx.kernels.random import open_uniform
 def coefficients_of_block(coefficients, log_expected_count, shared, workspace, block, lr):
     """Overwrite the scores of a block by coefficients; return its loss."""
     plan = shared.plan
-    n = block.sizes[N_CERTAIN] + block.sizes[N_NOISE]
+    n = n_candidates_of(block)
     if plan.candidates != PATH and plan.uses_log_expected_count:
         log_expected_count(
             shared.sampler_data,
@@ -55,12 +56,12 @@ def coefficients_of_block(coefficients, log_expected_count, shared, workspace, b
             workspace.log_expected,
         )
         if plan.candidates == RETRIEVED:
-            workspace.log_expected[: block.sizes[N_CERTAIN]] = 0
+            workspace.log_expected[: block.sizes[CERTAIN]] = 0
     if plan.candidates == PATH or plan.form != FORM_PER_PAIR:
         return _coefficients_by_example(coefficients, shared, workspace, block, lr)
     loss = 0.0
     _fill_shared_noise(plan, workspace, block)
-    for e in range(block.sizes[N_EXAMPLES]):
+    for e in range(block.sizes[EXAMPLES]):
         loss += _coefficients_by_pair(coefficients, shared, workspace, block, e, lr)
     return loss
 
@@ -69,8 +70,8 @@ def coefficients_of_block(coefficients, log_expected_count, shared, workspace, b
 def _coefficients_by_example(coefficients, shared, workspace, block, lr):
     """Overwrite all scores by coefficients, one row of the batch per example; return the loss."""
     plan = shared.plan
-    n_examples = block.sizes[N_EXAMPLES]
-    n = round_up_to_padding(block.sizes[N_CERTAIN] + block.sizes[N_NOISE])
+    n_examples = block.sizes[EXAMPLES]
+    n = round_up_to_padding(n_candidates_of(block))
     batch = Batch(
         workspace.batch.z,
         block.label,
@@ -98,7 +99,7 @@ def _coefficients_by_example(coefficients, shared, workspace, block, lr):
 @kernel_part
 def _count_samples(plan, workspace, block, e, batch, n):
     """Write sample_count and log_expected_count of example e, which is row e of the batch."""
-    n_certain = block.sizes[N_CERTAIN]
+    n_certain = block.sizes[CERTAIN]
     weight = ONE
     if plan.form == FORM_SUMMED:
         weight = np.float32(block.n_pairs[e])
@@ -127,8 +128,8 @@ def _noise_range(plan, block):
     if plan.candidates == ALL:
         return int64(0), int64(plan.n_rows)
     if plan.candidates == RETRIEVED:
-        return int64(0), block.sizes[N_CERTAIN] + block.sizes[N_NOISE]
-    return block.sizes[N_CERTAIN], block.sizes[N_NOISE]
+        return int64(0), n_candidates_of(block)
+    return block.sizes[CERTAIN], block.sizes[NOISE]
 
 
 @kernel_part
@@ -149,8 +150,8 @@ def _fill_shared_noise(plan, workspace, block):
         for k in range(0, width, SIMD_WIDTH):
             store(sample_count, p, k, load(sample_count, 0, k))
             store(log_expected_count, p, k, load(log_expected_count, 0, k))
-    has_centres = first_noise < block.sizes[N_CERTAIN]
-    for i in range(block.sizes[N_CERTAIN]):
+    has_centres = first_noise < block.sizes[CERTAIN]
+    for i in range(block.sizes[CERTAIN]):
         workspace.noise_column[i] = 1 + i if has_centres else -1
         if not has_centres:
             for k in range(n_noise):
@@ -188,7 +189,7 @@ def _fill_pairs(shared, workspace, block, e, first_noise, n_noise):
     block_z = workspace.batch.z
     centre = workspace.centre
     n_pairs = 0
-    for i in range(block.sizes[N_CERTAIN]):
+    for i in range(block.sizes[CERTAIN]):
         # Written before it is known to be a positive, to save a branch: `centre` has one place more
         # than there are positives.
         centre[n_pairs] = i
@@ -221,7 +222,7 @@ def _sum_pairs(workspace, block, e, n_pairs, first_noise, n_noise):
     z = workspace.pairs.z
     block_z = workspace.batch.z
     centre = workspace.centre
-    clear(block_z, e, block.sizes[N_CERTAIN])
+    clear(block_z, e, block.sizes[CERTAIN])
     for k in range(0, n_noise, SIMD_WIDTH):
         total = zeros()
         for p in range(n_pairs):

@@ -19,11 +19,11 @@ import numpy as np
 from numpy import int32, int64, ndarray
 
 from embedx.engine.blocks import (
-    N_CERTAIN,
-    N_INPUTS,
-    N_NOISE,
-    NEXT_DRAW,
+    CERTAIN,
+    DRAWS_SO_FAR,
+    INPUTS,
     NO_INPUT,
+    NOISE,
     NONE_EXCLUDED,
     round_up_to_padding,
 )
@@ -112,19 +112,19 @@ def add_candidates(sample, shared, retrieval, workspace, search_workspace, block
     the tail, as its noise.
     """
     _add_found(shared.tables, retrieval, search_workspace, block)
-    first = workspace.cursor[NEXT_DRAW]
+    cursor = workspace.cursor
     sampling = workspace.sampling
     n_drawn = sample(
         shared.sampler_data,
         NO_INPUT,
         noise_key,
-        np.uint64(first),
+        np.uint64(cursor[DRAWS_SO_FAR]),
         shared.plan.n_draws,
         NONE_EXCLUDED,
         sampling,
     )
+    cursor[DRAWS_SO_FAR] += n_drawn
     _add_tail(sampling.rows, n_drawn, search_workspace, block)
-    workspace.cursor[NEXT_DRAW] += n_drawn
 
 
 @kernel_part
@@ -146,9 +146,9 @@ def _add_found(tables, retrieval, search_workspace, block):
     search_workspace.clock[0] += 1
     found_rows = retrieval.found_rows
     n = 0
-    for k in range(block.sizes[N_CERTAIN]):
+    for k in range(block.sizes[CERTAIN]):
         n = _join(int64(block.candidates[k]), n, search_workspace, block)
-    for j in range(block.sizes[N_INPUTS]):
+    for j in range(block.sizes[INPUTS]):
         if block.n_uses[j] > 0:
             word = int64(block.inputs[j])
             if found_rows.uses[word] == NEVER or found_rows.uses[word] >= retrieval.refresh:
@@ -157,13 +157,14 @@ def _add_found(tables, retrieval, search_workspace, block):
             found_rows.uses[word] += 1
             for k in range(found_rows.n[word]):
                 n = _join(int64(found_rows.rows[word, k]), n, search_workspace, block)
-    block.sizes[N_CERTAIN] = n
+    block.sizes[CERTAIN] = n
 
 
 @kernel_part
 def _add_tail(rows, n_drawn, search_workspace, block):
     """Count the draws of the rows that are not certain; those that are count once."""
-    n = n_certain = block.sizes[N_CERTAIN]
+    n_certain = block.sizes[CERTAIN]
+    n = n_certain
     clear(block.drawn, 0, round_up_to_padding(n_certain + n_drawn))
     block.drawn[0, :n_certain] = 1
     for d in range(n_drawn):
@@ -171,7 +172,7 @@ def _add_tail(rows, n_drawn, search_workspace, block):
         n = _join(row, n, search_workspace, block)
         if search_workspace.joined[row, 1] >= n_certain:
             block.drawn[0, search_workspace.joined[row, 1]] += ONE
-    block.sizes[N_NOISE] = n - n_certain
+    block.sizes[NOISE] = n - n_certain
 
 
 @kernel

@@ -7,8 +7,9 @@ A block multiplies a few dozen rows, far fewer than make a call of BLAS pay. Row
 whole vectors (simd.padded) and blocks to whole tiles with rows of zeros, so that no loop has a
 remainder.
 
-Where parts of a coefficient matrix are known to be 0, `spans`, int64 (tiles, 3), are (first, end,
-rest): a tile of rows has the columns first:end, and those from `rest` on. (0, 3): all columns.
+Where parts of a coefficient matrix are known to be 0, `spans`, int64 (tiles, 3), has the others: a
+tile of rows has the columns spans[tile, FIRST]:spans[tile, END], and all from spans[tile, REST] on.
+With (0, 3) spans every tile has all columns.
 """
 
 import numpy as np
@@ -28,18 +29,22 @@ from embedx.kernels.simd import (
 )
 
 TILE = 4
+# Columns of `spans`.
+FIRST, END, REST = range(3)
 NO_SPANS = np.zeros((0, 3), int64)
 
 
 @kernel_part
 def _columns(spans, i, n, part):
-    """(begin, end) of the columns below n of the tile of row i: first:end in part 0, rest:n in
-    part 1.
+    """(begin, end) of the columns below n of the tile of row i: from FIRST to END in part 0, from
+    REST to n in part 1.
     """
     if spans.shape[0] == 0:
         return int64(0), n * part
-    first, end, rest = spans[i // TILE]
-    return (first, end) if part == 0 else (max(end, rest), n)
+    span = spans[i // TILE]
+    if part == 0:
+        return span[FIRST], span[END]
+    return max(span[END], span[REST]), n
 
 
 @kernel_part

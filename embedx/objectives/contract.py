@@ -198,9 +198,9 @@ class Objective(abc.ABC):
 
     def __init__(self, settings: Any) -> None:
         self.settings = settings
-        self.traits = self.resolved_traits()
+        self.traits = self.traits_for_settings()
 
-    def resolved_traits(self) -> Traits:
+    def traits_for_settings(self) -> Traits:
         """Its traits; overridden if they depend on its settings."""
         return self.traits
 

@@ -68,7 +68,7 @@ class HierarchicalSoftmax(Objective):
     traits = Traits(ranks_by_score=False, merges_pairs=True, uses_log_expected_count=False)
     tree: Tree
 
-    def resolved_traits(self) -> Traits:
+    def traits_for_settings(self) -> Traits:
         return replace(self.traits, uses_class_order=self.settings.hierarchy == "clusters")
 
     def prepare(self, counts: ndarray, order: ndarray | None = None) -> None:

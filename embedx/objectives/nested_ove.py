@@ -104,7 +104,7 @@ class NestedOneVsEach(RetrievalObjective):
     word_settings = ("found", "refresh")
     is_margin = False
 
-    def resolved_traits(self) -> Traits:
+    def traits_for_settings(self) -> Traits:
         return self.traits
 
     def without_effect(self) -> dict[str, Any]:

@@ -106,7 +106,7 @@ class NegativeSampling(Objective):
         weight = self.negatives / n_draws
         return np.array([weight, self.settings.score_l2, np.log(weight)], np.float32)
 
-    def resolved_traits(self) -> Traits:
+    def traits_for_settings(self) -> Traits:
         return replace(self.traits, uses_log_expected_count=self.settings.score_l2 > 0)
 
     def initial_bias(self, p: ndarray, noise: ndarray) -> ndarray:

@@ -130,7 +130,7 @@ class OneVsAll(Objective):
     def dual_steps(self) -> Any:
         return dual_steps if self.settings.loss == "squared-hinge" else None
 
-    def resolved_traits(self) -> Traits:
+    def traits_for_settings(self) -> Traits:
         return replace(self.traits, bound=self.settings.loss == "logistic")
 
     def loss_unit(self, per: str) -> str:

@@ -247,7 +247,7 @@ class LocalObjective(Objective):
     def is_relative(self) -> bool:
         return self.settings.is_relative
 
-    def resolved_traits(self) -> Traits:
+    def traits_for_settings(self) -> Traits:
         return replace(self.traits, merges_pairs=not self.is_relative)
 
     def constants(self, n_draws: int, n_classes: int) -> ndarray:

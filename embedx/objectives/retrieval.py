@@ -68,7 +68,7 @@ class RetrievalObjective(Objective):
     def is_margin(self) -> bool:
         return self.settings.loss == "margin"
 
-    def resolved_traits(self) -> Traits:
+    def traits_for_settings(self) -> Traits:
         return replace(
             self.traits,
             calibrated=not self.is_margin,

@@ -89,7 +89,7 @@ class SampledSoftmax(Objective):
     coefficients = staticmethod(coefficients)
     word_defaults = {"optimizer": "bounded-adagrad", "learning_rate": 1.5}
 
-    def resolved_traits(self) -> Traits:
+    def traits_for_settings(self) -> Traits:
         return replace(self.traits, keeps_accidental_hits=self.settings.keep_hits)
 
     def constants(self, n_draws: int, n_classes: int) -> np.ndarray:

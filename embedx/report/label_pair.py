@@ -39,7 +39,7 @@ F1 = 6
 MAX_LABELS = 10
 
 
-def pair_values(classifiers: Sequence[Classifier], request: PageRequest) -> dict[str, Any]:
+def values_for_pair(classifiers: Sequence[Classifier], request: PageRequest) -> dict[str, Any]:
     """Scores, those at each number of predictions, and the labels that differ most.
 
     Empty without test data.

@@ -47,7 +47,7 @@ MEASURES = {
 }
 
 
-def single_values(classifier: Classifier, request: PageRequest) -> dict[str, Any]:
+def values_for_model(classifier: Classifier, request: PageRequest) -> dict[str, Any]:
     """What the page of a classifier shows, for its template.
 
     These are the predictions for test data or, without these, the labels in training.

@@ -28,8 +28,8 @@ PAGES: Mapping[str, TaskPages[Any]] = {
         options=(*WORD_SETTINGS, "pairs", "analogies"),
         load=load_folder,
         template="words.html",
-        single=words.single_values,
-        pair=words.pair_values,
+        single=words.values_for_model,
+        pair=words.values_for_pair,
     ),
     model_folder.TASK: TaskPages(
         title="Classifier",
@@ -37,8 +37,8 @@ PAGES: Mapping[str, TaskPages[Any]] = {
         options=(*LABEL_SETTINGS, "test", "test_labels"),
         load=classifier.load,
         template="labels.html",
-        single=labels.single_values,
-        pair=label_pair.pair_values,
+        single=labels.values_for_model,
+        pair=label_pair.values_for_pair,
     ),
 }
 

@@ -35,7 +35,7 @@ def drawn_rows(n_words: int, n: int, seed: int) -> np.ndarray:
     return np.sort(rows).astype(np.int64)
 
 
-def single_values(vectors: WordVectors, request: PageRequest) -> dict[str, Any]:
+def values_for_model(vectors: WordVectors, request: PageRequest) -> dict[str, Any]:
     """What the page of word vectors shows, for its template.
 
     Raises `EmbedxError` for unknown words or projections.
@@ -58,7 +58,7 @@ def single_values(vectors: WordVectors, request: PageRequest) -> dict[str, Any]:
     return values
 
 
-def pair_values(models: Sequence[WordVectors], request: PageRequest) -> dict[str, Any]:
+def values_for_pair(models: Sequence[WordVectors], request: PageRequest) -> dict[str, Any]:
     """What the page of two models of word vectors shows of their words, for its template."""
     scores, reason = scores_of(models[0], request)
     values: dict[str, Any] = {

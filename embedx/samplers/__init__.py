@@ -74,7 +74,7 @@ def make(
                 problem = ("does not apply to ", Setting("sampler", name))
                 raise InapplicableError(setting, None, problem, f"taken by {other.name}")
     settings = sampler_class.Settings.from_options(dict(options))
-    resolved = sampler_class.resolved(settings, corrected=corrected)
+    resolved = sampler_class.fill_defaults(settings, corrected=corrected)
     return sampler_class(resolved, replacement=replacement)
 
 

@@ -188,7 +188,7 @@ class Adversarial(Sampler):
         self.features = np.zeros((0, 0), float32)
 
     @classmethod
-    def resolved(cls, settings: Any, *, corrected: bool) -> Any:
+    def fill_defaults(cls, settings: Any, *, corrected: bool) -> Any:
         share = settings.uniform_share
         return dataclasses.replace(
             settings,

@@ -183,7 +183,7 @@ class Sampler:
         self.replacement = replacement
 
     @classmethod
-    def resolved(cls, settings: Any, *, corrected: bool) -> Any:
+    def fill_defaults(cls, settings: Any, *, corrected: bool) -> Any:
         """The settings with defaults filled in.
 
         corrected  whether the objective corrects its predictions for the noise

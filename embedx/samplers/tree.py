@@ -101,33 +101,30 @@ def fit_tree(
 
     features  float32 (n, stride); the columns after the first n_features are zero
     """
-    n_labels, width = len(pairs.offsets) - 1, n_features + 1
+    n_labels = len(pairs.offsets) - 1
+    width = n_features + 1
     n_leaves = n_leaves_for(n_labels)
     labels = _Labels(
-        np.arange(n_labels, dtype=int32),
-        np.zeros((n_labels, width)),
-        np.zeros(n_labels),
-        np.zeros(n_labels, int8),
+        order=np.arange(n_labels, dtype=int32),
+        sums=np.zeros((n_labels, width)),
+        gain=np.zeros(n_labels),
+        side=np.zeros(n_labels, int8),
     )
     _sum_features(features, pairs, labels.sums)
-    weights, biases = aligned_zeros(n_leaves - 1, n_features), np.zeros(n_leaves - 1, float32)
+    weights = aligned_zeros(n_leaves - 1, n_features)
+    biases = np.zeros(n_leaves - 1, float32)
+    # Node v of a level has the labels order[bounds[v]:bounds[v + 1]].
     bounds = np.array([0, n_labels], int64)
     with ThreadPoolExecutor(threads) as pool:
         while len(bounds) - 1 < n_leaves:
-            at, n_nodes = bounds, len(bounds) - 1
-            edges = (
-                np.arange(min(n_nodes, threads * CHUNKS) + 1)
-                * n_nodes
-                // min(n_nodes, threads * CHUNKS)
-            )
 
-            def work(first: int64, last: int64, at: ndarray = at) -> None:
+            def fit_nodes(first: int64, last: int64, bounds: ndarray = bounds) -> None:
                 workspace = _Workspace(*(np.zeros((width,) * n) for n in (1, 1, 1, 1, 1, 2)))
                 _fit_nodes(
                     features,
                     pairs,
                     labels,
-                    at,
+                    bounds,
                     first,
                     last,
                     float(l2),
@@ -137,15 +134,23 @@ def fit_tree(
                     workspace,
                 )
 
-            list(pool.map(work, edges[:-1], edges[1:]))
+            edges = _edges_of_chunks(len(bounds) - 1, threads * CHUNKS)
+            list(pool.map(fit_nodes, edges[:-1], edges[1:]))
             middles = bounds[:-1] + np.diff(bounds) // 2
             bounds = np.append(np.column_stack([bounds[:-1], middles]).reshape(-1), n_labels)
+
     label_of_leaf = np.full(n_leaves, -1, int32)
     leaf_of_label = np.zeros(n_labels, int32)
     leaves = np.flatnonzero(np.diff(bounds))
     label_of_leaf[leaves] = labels.order
     leaf_of_label[labels.order] = leaves
     return Tree(weights, biases, label_of_leaf, leaf_of_label)
+
+
+def _edges_of_chunks(n: int, max_chunks: int) -> ndarray:
+    """Edges of chunks of n nodes of about equal size, int64 (chunks + 1,)."""
+    n_chunks = min(n, max_chunks)
+    return np.arange(n_chunks + 1) * n // n_chunks
 
 
 @kernel

@@ -141,42 +141,54 @@ def fit_centroids(
     n_sampled = min(n_rows, MAX_ROWS_PER_CENTROID * clusters)
     sample = np.sort(rng.choice(n_rows, n_sampled, replace=False)).astype(int32)
     seeds = rng.integers(0, 2**31, n_blocks)
-    c = np.arange(clusters)
 
     def fit_block(j: int) -> None:
-        rows = table[sample, edges[j] : edges[j + 1]]
-        # The trainer reports a diverged run.
-        with np.errstate(over="ignore", invalid="ignore"):
-            centroids.augmented_norm[j] = np.quantile(np.linalg.norm(rows, axis=1), NORM_QUANTILE)
-            directions = np.ascontiguousarray(
-                augmented_directions(rows, centroids.augmented_norm[j])
-            )
-        assignment = np.zeros(n_sampled, int32)
-        scores = aligned_zeros(1, clusters)
-        every = np.arange(n_sampled)
-        ones = np.ones(n_sampled, float32)
         block_rng = np.random.default_rng([j, int(seeds[j])])
-        sums = _random_rows(directions, clusters, block_rng)
-        for iteration in range(N_ITERATIONS):
-            if iteration:
-                assign(centroids, clusters, j, table, sample, 0, n_sampled, scores, assignment)
-                sums = (
-                    csr_matrix((ones, (assignment, every)), shape=(clusters, n_sampled))
-                    @ directions
-                )
-            norms = np.linalg.norm(sums, axis=1, keepdims=True)
-            is_empty = norms[:, 0] <= MIN_NORM
-            if is_empty.any():  # reset the centroids of empty clusters to random rows
-                sums[is_empty] = _random_rows(directions, int(is_empty.sum()), block_rng)
-                norms = np.linalg.norm(sums, axis=1, keepdims=True)
-            vectors = sums / norms
-            centroids.vectors[j, c // SIMD_WIDTH, : edges[j + 1] - edges[j], c % SIMD_WIDTH] = (
-                vectors[:, :-1]
-            )
-            centroids.augmented[j, :clusters] = vectors[:, -1]
+        _fit_block(centroids, clusters, j, table, sample, block_rng)
 
     in_threads(fit_block, threads, range(n_blocks))
     return centroids
+
+
+def _fit_block(
+    centroids: Centroids,
+    clusters: int,
+    j: int,
+    table: ndarray,
+    sample: ndarray,
+    rng: np.random.Generator,
+) -> None:
+    """Fit the centroids of block j to the sampled rows: spherical k-means."""
+    rows = table[sample, centroids.edges[j] : centroids.edges[j + 1]]
+    # The trainer reports a diverged run.
+    with np.errstate(over="ignore", invalid="ignore"):
+        centroids.augmented_norm[j] = np.quantile(np.linalg.norm(rows, axis=1), NORM_QUANTILE)
+        directions = np.ascontiguousarray(augmented_directions(rows, centroids.augmented_norm[j]))
+    n_sampled = len(sample)
+    assignment = np.zeros(n_sampled, int32)
+    scores = aligned_zeros(1, clusters)
+    every_row = np.arange(n_sampled)
+    ones = np.ones(n_sampled, float32)
+    sums = _random_rows(directions, clusters, rng)
+    for iteration in range(N_ITERATIONS):
+        if iteration > 0:
+            assign(centroids, clusters, j, table, sample, 0, n_sampled, scores, assignment)
+            shape = (clusters, n_sampled)
+            sums = csr_matrix((ones, (assignment, every_row)), shape=shape) @ directions
+        norms = np.linalg.norm(sums, axis=1, keepdims=True)
+        is_empty = norms[:, 0] <= MIN_NORM
+        if is_empty.any():  # reset the centroids of empty clusters to random rows
+            sums[is_empty] = _random_rows(directions, int(is_empty.sum()), rng)
+            norms = np.linalg.norm(sums, axis=1, keepdims=True)
+        _write_centroids(centroids, j, sums / norms)
+
+
+def _write_centroids(centroids: Centroids, j: int, vectors: ndarray) -> None:
+    """Replace the centroids of block j by vectors whose last column is the augmented one."""
+    c = np.arange(len(vectors))
+    n_columns = centroids.edges[j + 1] - centroids.edges[j]
+    centroids.vectors[j, c // SIMD_WIDTH, :n_columns, c % SIMD_WIDTH] = vectors[:, :-1]
+    centroids.augmented[j, : len(vectors)] = vectors[:, -1]
 
 
 def _random_rows(directions: ndarray, n: int, rng: np.random.Generator) -> ndarray:

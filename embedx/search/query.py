@@ -91,50 +91,70 @@ def search_block(index, search, h, e, j, query):
     estimated to have lower scores.
     """
     scale = float32(index.ids.shape[0])
-    best, total = MASKED_SCORE, ZERO  # the log-sum-exp is best + log(total)
     clusters = index.list_sizes.shape[1]
-    for p in range(query.n_probed[j]):
-        query.probe_rank[j, query.probed[j, p]] = 0
-    score_clusters(index.statistics, index.edges, clusters, j, h, e, query.cluster_scores)
-    for g in range(query.group_max.size):
-        query.group_max[g] = highest_of(load(query.cluster_scores, 0, g * SIMD_WIDTH))
-    n_probed = n_scored = end = 0
     capacity = query.scores.shape[1]
+    _start_block(index, clusters, h, e, j, query)
+    # The log-sum-exp of the scores so far is best + log(total).
+    best = MASKED_SCORE
+    total = ZERO
+    n_probed = 0
+    n_scored = 0
+    end = 0
     while n_scored < search.n_scored and n_probed < clusters and end < capacity:
         c = _next_cluster(query)
-        n = min(index.list_sizes[j, c], capacity - end)
-        n_panels = (n + SIMD_WIDTH - 1) // SIMD_WIDTH
-        first = index.list_offsets[j, c] // SIMD_WIDTH
-        score_panels(
-            index.panels[j],
-            first,
-            n_panels,
-            h,
-            e,
-            index.edges[j],
-            index.edges[j + 1],
-            query.scores,
-            j,
-            end,
-        )
-        for k in range(end + n, end + n_panels * SIMD_WIDTH):
-            query.scores[j, k] = MASKED_SCORE
+        begin = end
+        n = min(index.list_sizes[j, c], capacity - begin)
+        end = _score_list(index, h, e, j, c, n, query, begin)
         query.probed[j, n_probed] = c
-        query.offsets[j, n_probed] = end
+        query.offsets[j, n_probed] = begin
         n_probed += 1
         query.probe_rank[j, c] = n_probed
-        end += n_panels * SIMD_WIDTH
         n_scored += n
         if search.from_logsumexp:
-            highest = _max_score(query.scores, j, end - n_panels * SIMD_WIDTH, end) * scale
+            highest = _max_score(query.scores, j, begin, end) * scale
             if highest > best:
-                best, total = highest, total * exp(best - highest)
-            for k in range(end - n_panels * SIMD_WIDTH, end):
+                total *= exp(best - highest)
+                best = highest
+            for k in range(begin, end):
                 total += exp(scale * query.scores[j, k] - best)
             if n > 0 and highest < best + np.log(total) - float32(search.max_gap):
                 break
     query.n_probed[j] = n_probed
     query.offsets[j, n_probed] = end
+
+
+@kernel_part
+def _start_block(index, clusters, h, e, j, query):
+    """Forget the lists probed for the last query, and estimate the scores of all clusters."""
+    for p in range(query.n_probed[j]):
+        query.probe_rank[j, query.probed[j, p]] = 0
+    score_clusters(index.statistics, index.edges, clusters, j, h, e, query.cluster_scores)
+    for g in range(query.group_max.size):
+        query.group_max[g] = highest_of(load(query.cluster_scores, 0, g * SIMD_WIDTH))
+
+
+@kernel_part
+def _score_list(index, h, e, j, c, n, query, begin):
+    """Write the scores of the first n rows of a list to query.scores[j] from `begin` on, in whole
+    panels; return their end.
+    """
+    n_panels = (n + SIMD_WIDTH - 1) // SIMD_WIDTH
+    score_panels(
+        index.panels[j],
+        index.list_offsets[j, c] // SIMD_WIDTH,
+        n_panels,
+        h,
+        e,
+        index.edges[j],
+        index.edges[j + 1],
+        query.scores,
+        j,
+        begin,
+    )
+    end = begin + n_panels * SIMD_WIDTH
+    for k in range(begin + n, end):
+        query.scores[j, k] = MASKED_SCORE
+    return end
 
 
 @kernel_part

@@ -8,7 +8,8 @@
     train      the parameters; a cluster wraps this stage and no other
     held out   what held-out data teach; the model
     save       the model folder
-    test       scores on test data
+    test       the saved model: a classifier on its test data; word vectors that continue others on
+               similarity and analogies, beside those
 
 Those from allocate to held out are in `embedx.training.life`. The Python classes, whose data are in
 memory, read and resolve by themselves, then run the others.

@@ -1,6 +1,5 @@
 """The task of `embedx train`: word vectors of text, or of walks over a graph."""
 
-import contextlib
 import dataclasses
 import math
 from contextlib import AbstractContextManager
@@ -143,24 +142,26 @@ def report_scores(
     tests: WordTests | None = None,
 ) -> dict[str, float] | None:
     """The scores of a model and of the one that it continued from, which are reported; None where
-    the words of both are too few.
+    the words of both are too few, or there are no test sets.
 
-    tests  by default the packaged ones
+    tests  by default the packaged ones: there are none for items, and none without gensim
     """
-    with contextlib.suppress(DataError):  # the sets are not installed
+    try:
         report = evaluate([new], [former], tests)
-        scores: dict[str, float] = {}
-        for difference in report.differences:
-            if math.isnan(difference.difference) or difference.test == POOLED:
-                continue
-            name = difference.test
-            after, before = (score.score for score in report.scores if score.test == name)
-            scores |= {name: after, f"{name} before": before}
-            values = [shown(difference.measure, value) for value in (before, after)]
-            text = f"{name}: {values[0]} before, {values[1]} now"
-            if difference.interval[1] < 0:
-                progress.warn(text, ": ", *TRAIN_LESS)
-            else:
-                progress.note(text)
-        return scores or None
-    return None
+    except DataError:
+        return None
+    scores: dict[str, float] = {}
+    for difference in report.differences:
+        if math.isnan(difference.difference) or difference.test == POOLED:
+            continue
+        name = difference.test
+        after, before = (score.score for score in report.scores if score.test == name)
+        scores |= {name: after, f"{name} before": before}
+        values = [shown(difference.measure, value) for value in (before, after)]
+        text = f"{name}: {values[0]} before, {values[1]} now"
+        has_fallen = difference.interval[1] < 0
+        if has_fallen:
+            progress.warn(text, ": ", *TRAIN_LESS)
+        else:
+            progress.note(text)
+    return scores or None

@@ -17,7 +17,8 @@ MAX_CHI_SQUARE = 40
 
 def prepared(sampler: type[Sampler], *, replacement: bool = True) -> Sampler:
     """A sampler with its default settings, for classes that occur COUNTS times."""
-    new = sampler(sampler.resolved(sampler.Settings(), corrected=False), replacement=replacement)
+    settings = sampler.fill_defaults(sampler.Settings(), corrected=False)
+    new = sampler(settings, replacement=replacement)
     paths = Paths(
         np.array([0, 2, 3]), np.array([0, 1, 0], np.int32), np.array([1, 0, 0], np.float32)
     )

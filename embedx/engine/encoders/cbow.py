@@ -37,7 +37,7 @@ def start_examples(block, n_centres, n_inputs):
     """Make every centre an example; return their number."""
     for e in range(round_up_to_tile(n_centres)):
         for j in range(0, round_up_to_tile(n_inputs), SIMD_WIDTH):
-            store(block.is_context, e, j, zeros())
+            store(block.context_mask, e, j, zeros())
     return n_centres
 
 
@@ -47,11 +47,11 @@ def write_examples(block, words, y, i, begin, end):
     n = 0
     for x in range(max(y - words.reach[y], begin), min(y + words.reach[y] + 1, end)):
         if x != y and words.sentence[x] == words.sentence[y]:
-            block.is_context[i, x - begin] = 1
+            block.context_mask[i, x - begin] = 1
             block.n_uses[x - begin] += 1
             n += 1
     block.state_row[i] = words.word[y]
-    block.share[i] = ONE / np.float32(max(n, 1))
+    block.mean_weight[i] = ONE / np.float32(max(n, 1))
     block.centre_examples[0] = i
     return min(n, 1)
 
@@ -59,11 +59,11 @@ def write_examples(block, words, y, i, begin, end):
 @kernel_part
 def fetch(block, n_x, n_h, x, h, bias):
     """Overwrite h by the means of the contexts; the column of the biases stays 1."""
-    weighted_sums(block.is_context, round_up_to_tile(n_h), x, n_x, h, NO_SPANS)
+    weighted_sums(block.context_mask, round_up_to_tile(n_h), x, n_x, h, NO_SPANS)
     for e in range(n_h):
-        share = splat(block.share[e])
+        weight = splat(block.mean_weight[e])
         for d in range(0, h.shape[1], SIMD_WIDTH):
-            store(h, e, d, multiply_add(share, load(h, e, d), zeros()))
+            store(h, e, d, multiply_add(weight, load(h, e, d), zeros()))
         if bias >= 0:
             h[e, bias] = 1
 
@@ -72,7 +72,7 @@ def fetch(block, n_x, n_h, x, h, bias):
 def backward(block, n_x, n_h, h_gradient, x_gradient):
     """Add the whole gradient of each example to each of its contexts."""
     weighted_sums_transposed(
-        block.is_context, round_up_to_tile(n_x), h_gradient, n_h, x_gradient, NO_SPANS
+        block.context_mask, round_up_to_tile(n_x), h_gradient, n_h, x_gradient, NO_SPANS
     )
 
 
@@ -82,5 +82,5 @@ def fetch_rates(block, n_x, n_h, x_rate, h_rate):
     for e in range(n_h):
         total = ZERO
         for j in range(n_x):
-            total += block.is_context[e, j] * x_rate[j]
-        h_rate[e] = total * block.share[e]
+            total += block.context_mask[e, j] * x_rate[j]
+        h_rate[e] = total * block.mean_weight[e]
