@@ -35,6 +35,8 @@ VALUE_COST = 4
 BLOCK = 64
 # Tolerance for rounding, in cosines.
 SLACK = float32(1e-5)
+# In place of the size of a result that needs more postings.
+UNFINISHED = -1
 
 
 class RowIndex(NamedTuple):
@@ -172,18 +174,19 @@ def write_nearest(index, offsets, features, values, begin, end, workspace, ids, 
     n_rows = len(index.offsets) - 1
     for q in range(begin, end):
         n_left = start_query(index, offsets, features, values, q, workspace)
-        n = -1
+        n = UNFINISHED
+        band = 0
         at = offsets[q]
-        for band in range(N_BANDS):
+        while n == UNFINISHED and band < N_BANDS:
             while at < offsets[q + 1] and features[at] < index.first_feature[band + 1]:
                 n_left -= add_postings(index, features[at], values[at], workspace.sums)
                 at += 1
             workspace.query_norm[band] = 0
+            band += 1
+            # Fewer postings are read faster than all rows are bounded.
             if n_left > n_rows:
-                n = finish_by_row(index, band + 1, n_left, workspace, ids, cosines, q)
-                if n >= 0:
-                    break
-        if n < 0:
+                n = finish_by_row(index, band, n_left, workspace, ids, cosines, q)
+        if n == UNFINISHED:
             n = write_highest_sums(workspace.sums, cosines, ids, q)
         for at in range(offsets[q], offsets[q + 1]):
             workspace.query[features[at]] = 0
@@ -257,34 +260,41 @@ def cosine_by_row(index, band, i, workspace):
 
 
 @kernel_part
-def finish_by_row(index, band, n_left, workspace, ids, cosines, q):
-    """Write the result for query q by reading all rows that may be in it; return its size, or -1 if
-    these rows are too many, or fewer than k rows have a sum or a cosine above 0 so far.
+def kth_cosine(index, band, k, workspace):
+    """A lower bound of the k-th highest cosine: the lowest cosine of the rows with the k highest
+    sums. 0 if fewer rows have a sum above 0.
 
-    band    the first band that has not been read
-    n_left  number of its postings and those of later ones
+    band  the first band that has not been read
     """
-    n_rows = len(index.offsets) - 1
-    k = ids.shape[1]
     best = workspace.best
     if write_highest_sums(workspace.sums, workspace.best_sums, best, 0) < k:
-        return -1
-
-    n = 0
+        return ZERO
     best_cosines = workspace.best_cosines
+    n = 0
     for j in range(k):
         i = best[0, j]
         cosine = cosine_by_row(index, band, i, workspace)
         n = insert(cosine, i, best_cosines, workspace.best_by_cosine, 0, n)
-    least = best_cosines[0, k - 1] - SLACK
-    if least <= 0:
-        return -1
+    return best_cosines[0, k - 1]
 
+
+@kernel_part
+def finish_by_row(index, band, n_left, workspace, ids, cosines, q):
+    """Write the result for query q by reading all rows that may be in it; return its size, or
+    UNFINISHED if these rows are too many, or no bound of their cosines is known so far.
+
+    band    the first band that has not been read
+    n_left  number of its postings and those of later ones
+    """
+    least = kth_cosine(index, band, ids.shape[1], workspace) - SLACK
+    if least <= 0:
+        return UNFINISHED
+    n_rows = len(index.offsets) - 1
     values_per_row = index.offsets[n_rows] // n_rows + 1
     max_candidates = n_left // (VALUE_COST * values_per_row)
     n_candidates = write_candidates(index, least, max_candidates, workspace)
     if n_candidates > max_candidates:
-        return -1
+        return UNFINISHED
     n = 0
     for j in range(n_candidates):
         i = workspace.candidates[j]
