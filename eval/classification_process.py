@@ -170,7 +170,7 @@ def embedx(job: Job, files: Files, scratch: Path) -> Result:
 
 def run(job: Job, data: Any, **other: Any) -> Any:
     from embedx import objectives
-    from embedx.classification.objective_choice import RunSettings
+    from embedx.classification.objective_choice import ClassifierConfiguration
     from embedx.classification.run import ClassifierRun
     from embedx.classification.settings import ClassifySettings
     from embedx.training import life
@@ -185,8 +185,8 @@ def run(job: Job, data: Any, **other: Any) -> Any:
         } | options
     objective = objectives.find(job["objective"])
     settings = ClassifySettings.from_options(options)
-    run_settings = RunSettings(objective(objective.Settings.from_options(options)), settings)
-    return life.train_model(ClassifierRun(data, run_settings))
+    config = ClassifierConfiguration(objective(objective.Settings.from_options(options)), settings)
+    return life.train_model(ClassifierRun(data, config))
 
 
 def warm(job: Job, data: Any) -> None:

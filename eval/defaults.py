@@ -17,7 +17,11 @@ from typing import Any
 import numpy as np
 
 from embedx import objectives
-from embedx.classification.objective_choice import RunSettings, default_objective, new_objective
+from embedx.classification.objective_choice import (
+    ClassifierConfiguration,
+    default_objective,
+    new_objective,
+)
 from embedx.classification.run import ClassifierRun
 from embedx.classification.settings import ClassifySettings
 from embedx.training import life
@@ -142,8 +146,8 @@ def measure(run: Run, job: Job) -> Result:
         options |= {"threads": job["threads"]}
     made = new_objective(objectives.find(name), options)
     try:
-        run_settings = RunSettings(made, ClassifySettings.from_options(options))
-        trained = life.train_model(ClassifierRun(train, run_settings))
+        config = ClassifierConfiguration(made, ClassifySettings.from_options(options))
+        trained = life.train_model(ClassifierRun(train, config))
     except Exception as error:
         return {"error": f"{type(error).__name__}: {error}"}
     metrics = trained.classifier.evaluate(test, threads=job["threads"])

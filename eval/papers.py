@@ -10,7 +10,7 @@ import numpy as np
 
 from embedx import objectives
 from embedx.classification.classifier import Classifier
-from embedx.classification.objective_choice import RunSettings
+from embedx.classification.objective_choice import ClassifierConfiguration
 from embedx.classification.run import ClassifierRun
 from embedx.classification.settings import ClassifySettings
 from embedx.classification.trained_classifier import TrainedClassifier
@@ -95,9 +95,9 @@ def fit(
     options = AS_MEASURED | options
     objective_class = objective_called(objective)
     instance = objective_class(objective_class.Settings.from_options(options))
-    run_settings = RunSettings(instance, ClassifySettings.from_options(options), options)
+    config = ClassifierConfiguration(instance, ClassifySettings.from_options(options), options)
     return life.train_model(
-        ClassifierRun(training, run_settings, start=start, watch=watch, wrap=unguarded)
+        ClassifierRun(training, config, start=start, watch=watch, wrap=unguarded)
     )
 
 

@@ -13,7 +13,7 @@ from embedx import objectives
 from embedx.classification import classifier
 from embedx.classification.classifier import Classifier
 from embedx.classification.labelwise import LabelwiseTraining
-from embedx.classification.objective_choice import RunSettings
+from embedx.classification.objective_choice import ClassifierConfiguration
 from embedx.classification.run import ClassifierRun
 from embedx.classification.settings import ClassifySettings
 from embedx.distributed import strategy as distributed_strategy
@@ -247,8 +247,8 @@ def test_how_often_rows_are_updated(name):
 
 def _strategy_of(data, objective, chosen):
     """How a run with resolved settings trains."""
-    run_settings = RunSettings(objective, dataclasses.replace(chosen, calibration=0.0))
-    run = ClassifierRun(data, run_settings)
+    config = ClassifierConfiguration(objective, dataclasses.replace(chosen, calibration=0.0))
+    run = ClassifierRun(data, config)
     run.allocate()
     return run.trainer.strategy
 

@@ -12,7 +12,7 @@ from scipy.sparse import csr_matrix
 from docs.examples.hinge import Hinge
 from embedx import SoftmaxClassifier, classify
 from embedx.classification.classifier import load
-from embedx.classification.objective_choice import RunSettings
+from embedx.classification.objective_choice import ClassifierConfiguration
 from embedx.classification.run import ClassifierRun
 from embedx.classification.settings import ClassifySettings
 from embedx.labeled.data import Labeled, Labels
@@ -64,7 +64,7 @@ class Step:
             options["hidden"] = 4
         settings = ClassifySettings.from_options({"score": "euclidean", **options})
         known = objective.Settings.from_options({"negatives": 3, **ALL_ARE_FOUND, **options})
-        run = ClassifierRun(data, RunSettings(objective(known), settings, options))
+        run = ClassifierRun(data, ClassifierConfiguration(objective(known), settings, options))
         run.allocate()
         run.trainer.initialise()
         self.strategy = run.trainer.strategy

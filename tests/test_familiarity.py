@@ -58,8 +58,8 @@ def model() -> Classifier:
     features, schema = words.finish()
     known = DataSchema(features.shape[1], len(TOPICS), list(TOPICS), schema, by_name=True)
     data = Labeled(features, Labels.single(topics), len(TOPICS), known)
-    run_settings = configure_classifier(None, {"threads": 1}, lambda: data)
-    return train(data, run_settings.objective, run_settings.settings).classifier
+    config = configure_classifier(None, {"threads": 1}, lambda: data)
+    return train(data, config.objective, config.settings).classifier
 
 
 def first_probability(model, texts):
@@ -310,9 +310,9 @@ def test_a_note_says_why_no_classifier_without_some_labels_is_trained(monkeypatc
         return train_run(run, plan, checkpoints)
 
     monkeypatch.setattr(ClassifierRun, "train", refuse_without_held_out)
-    data, run_settings = four_labels()
+    data, config = four_labels()
     progress = Notes()
-    trained = train(data, run_settings.objective, run_settings.settings, progress=progress)
+    trained = train(data, config.objective, config.settings, progress=progress)
     assert "familiarity" in trained.classifier.arrays
     assert len(lines_with(progress.notes, "--abstain", "--dim 7")) == 1
 
@@ -328,8 +328,8 @@ def test_ctrl_c_while_labels_are_left_out_keeps_the_classifier(monkeypatch):
         return train_run(run, plan, checkpoints)
 
     monkeypatch.setattr(ClassifierRun, "train", interrupt_without_held_out)
-    data, run_settings = four_labels()
-    trained = train(data, run_settings.objective, run_settings.settings)
+    data, config = four_labels()
+    trained = train(data, config.objective, config.settings)
     assert len(interrupted_runs) == 1
     assert isinstance(trained.outcome.interrupted_by, KeyboardInterrupt)
     assert trained.classifier.facts["examples"] == 1080

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 import embedx
-from embedx.classification.objective_choice import RunSettings
+from embedx.classification.objective_choice import ClassifierConfiguration
 from embedx.classification.run import ClassifierRun
 from embedx.errors import DataError, EmbedxError
 from embedx.runtime import control_groups, cores, disk, locks, memory
@@ -319,18 +319,19 @@ def test_threads_that_were_not_asked_for_are_as_many_as_have_memory(two_topics, 
 def test_a_classifier_trains_by_as_many_threads_as_have_memory(weights, monkeypatch):
     data = topics()
     monkeypatch.setattr("embedx.classification.resolve.usable_cores", lambda: 4)
-    run = ClassifierRun(data, RunSettings(ova(), settings(weights=weights, threads=None)))
+    config = ClassifierConfiguration(ova(), settings(weights=weights, threads=None))
+    run = ClassifierRun(data, config)
     needs = run.allocate().needs
     one_thread = needs["threads"] / 4
     monkeypatch.setattr(
         memory, "available_memory", lambda: int(sum(needs.values()) - 2.5 * one_thread)
     )
-    again = ClassifierRun(data, RunSettings(ova(), settings(weights=weights, threads=None)))
+    again = ClassifierRun(data, config)
     assert life.allocate(again).needs["threads"] == one_thread
     assert again.settings.threads == 1
     assert again.origins["threads"] == "memory of a thread"
     with_four_threads = ClassifierRun(
-        data, RunSettings(ova(), settings(weights=weights, threads=4))
+        data, ClassifierConfiguration(ova(), settings(weights=weights, threads=4))
     )
     assert not life.allocate(with_four_threads).fits
 

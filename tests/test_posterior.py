@@ -12,7 +12,7 @@ import embedx
 from embedx import SoftmaxClassifier
 from embedx.classification import posterior
 from embedx.classification.classifier import load
-from embedx.classification.objective_choice import RunSettings
+from embedx.classification.objective_choice import ClassifierConfiguration
 from embedx.classification.run import ClassifierRun
 from embedx.classification.settings import ClassifySettings
 from embedx.labeled.data import Labeled, Labels
@@ -237,7 +237,7 @@ def test_the_plan_counts_the_variances():
     for name in ("point", "gaussian"):
         settings = ClassifySettings(posterior=name, epochs=1, threads=1)
         objective = OBJECTIVES["softmax"](OBJECTIVES["softmax"].Settings())
-        run = ClassifierRun(DATA["dense"][0], RunSettings(objective, settings))
+        run = ClassifierRun(DATA["dense"][0], ClassifierConfiguration(objective, settings))
         plan = run.allocate()
         plans.append((plan.needs, run.on_disk(plan).model))
     (point, point_on_disk), (gaussian, on_disk) = plans

@@ -7,7 +7,7 @@ import pytest
 
 from embedx import objectives
 from embedx.classification import classifier, sampled_minibatches
-from embedx.classification.objective_choice import RunSettings
+from embedx.classification.objective_choice import ClassifierConfiguration
 from embedx.classification.run import ClassifierRun
 from embedx.classification.settings import ClassifySettings
 from embedx.engine import sparse_rows
@@ -63,7 +63,7 @@ def strategy(data, name, weights, sampler=None, optimizer=None, **options):
     settings = resolved(ClassifySettings(**settings_of_test | options), objective, data)
     counts = np.bincount(data.labels.ids, minlength=data.n_labels).astype(np.int64)
     objective.prepare(counts)
-    run = ClassifierRun(data, RunSettings(objective, settings))
+    run = ClassifierRun(data, ClassifierConfiguration(objective, settings))
     run.allocate()
     by_rows = run.trainer.strategy
     by_rows.initialise()

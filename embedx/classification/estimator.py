@@ -43,7 +43,7 @@ from embedx.classification.estimator_settings import (
 )
 from embedx.classification.ineffective_settings import check_given
 from embedx.classification.label_weights import is_sparse_or_tree
-from embedx.classification.objective_choice import RunSettings
+from embedx.classification.objective_choice import ClassifierConfiguration
 from embedx.classification.problem import given_names, has_softmax
 from embedx.classification.row_blocks import joined_blocks
 from embedx.classification.run import ClassifierRun
@@ -294,8 +294,8 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             # Parameters have the type of the features.
             data = dataclasses.replace(data, features=data.features.astype(float64))
         with python_progress(self.verbose, OTHER_NAMES) as progress:
-            run_settings = RunSettings(objective, settings, options, given_names(given))
-            run = ClassifierRun(data, run_settings, progress, start=start)
+            config = ClassifierConfiguration(objective, settings, options, given_names(given))
+            run = ClassifierRun(data, config, progress, start=start)
             run.origins |= origins or {}
             trained = life.train_model(run)
         self._keep(trained, data.is_sparse)

@@ -61,7 +61,7 @@ def default_objective(
 
 
 @dataclass(frozen=True)
-class RunSettings:
+class ClassifierConfiguration:
     """The objective and settings of a run, as the user gave them.
 
     options      given settings by name, also of the sampler, and those of a default objective
@@ -81,7 +81,7 @@ class RunSettings:
 
 def configure_classifier(
     name: str | None, options: Options, data: Callable[[], Labeled]
-) -> RunSettings:
+) -> ClassifierConfiguration:
     """The objective and settings from options.
 
     `data` is called only if no objective is given. Raises `EmbedxError` for settings that do not
@@ -98,4 +98,4 @@ def configure_classifier(
     objective = new_objective(objectives.find(name), options)
     settings = ClassifySettings.from_options(options)
     check_given(options, settings, objective)
-    return RunSettings(objective, settings, options)
+    return ClassifierConfiguration(objective, settings, options)

@@ -24,7 +24,7 @@ from embedx.classification.data_split import split_data
 from embedx.classification.history import History, Watch
 from embedx.classification.ineffective_settings import without_effect
 from embedx.classification.left_out_labels import SubsetClassifier
-from embedx.classification.objective_choice import RunSettings
+from embedx.classification.objective_choice import ClassifierConfiguration
 from embedx.classification.pretrained_vectors import word_vectors
 from embedx.classification.problem import Problem
 from embedx.classification.refitting import refit_settings, refitted
@@ -56,15 +56,15 @@ class ClassifierRun:
 
     `embedx.training.life` calls its stages: `allocate`, `train`, `finish`.
 
-    run_settings  objective and settings, as the user gave them
-    start         a trained classifier, with or without its optimizer's state, to continue by steps.
-                  Objective and features are the same; new labels follow those that it knows.
-                  Parameters are kept, and the counts of labels by which noise is drawn and a tree
-                  was built; the optimizer's state too, if it is the same optimizer and no label is
-                  new. What an objective keeps by example begins again, for these are other examples
-    watch         called after each epoch with the classifier, the epoch and the seconds so far;
-                  what it returns joins the history
-    wrap          makes the strategy that trains, of the one on this machine
+    config  objective and settings, as the user gave them
+    start   a trained classifier, with or without its optimizer's state, to continue by steps.
+            Objective and features are the same; new labels follow those that it knows. Parameters
+            are kept, and the counts of labels by which noise is drawn and a tree was built; the
+            optimizer's state too, if it is the same optimizer and no label is new. What an
+            objective keeps by example begins again, for these are other examples
+    watch   called after each epoch with the classifier, the epoch and the seconds so far; what it
+            returns joins the history
+    wrap    makes the strategy that trains, of the one on this machine
 
     Raises `EmbedxError` for what the user can mend.
     """
@@ -81,7 +81,7 @@ class ClassifierRun:
     def __init__(
         self,
         data: Labeled,
-        run_settings: RunSettings,
+        config: ClassifierConfiguration,
         progress: Progress = SILENT,
         *,
         start: TrainedClassifier | Classifier | None = None,
@@ -90,15 +90,15 @@ class ClassifierRun:
     ) -> None:
         check_size(data)
         self.data = counted_rows(data)
-        self.run_settings = run_settings
-        self.objective = run_settings.objective
+        self.config = config
+        self.objective = config.objective
         self.progress = progress
         self.watch = watch
         self.wrap = wrap
         self.start = start
         self.previous = start.classifier if isinstance(start, TrainedClassifier) else start
 
-        self.given = run_settings.settings
+        self.given = config.settings
         self.pretrained = None
         if self.given.pretrained is not None:
             self.pretrained = word_vectors(
@@ -113,7 +113,7 @@ class ClassifierRun:
             self.data,
             self.split.training,
             self.previous_arrays,
-            run_settings.given_names,
+            config.given_names,
         )
         resolved = resolve_settings(problem)
         self.settings = resolved.settings
@@ -123,7 +123,7 @@ class ClassifierRun:
         self.sampler, self.warm_up = samplers.with_warm_up(
             str(self.settings.sampler),
             self.objective.samplers(),
-            run_settings.sampler_options,
+            config.sampler_options,
             replacement=self.settings.replacement,
             corrected=self.objective.traits.adds_log_noise,
         )
@@ -408,10 +408,8 @@ class ClassifierRun:
         wrap: Wrap | None = None,
     ) -> TrainedClassifier:
         """Another classifier, trained on these rows."""
-        run_settings = dataclasses.replace(
-            self.run_settings, objective=objective, settings=settings
-        )
-        return life.train_model(ClassifierRun(data, run_settings, progress, wrap=wrap))
+        config = dataclasses.replace(self.config, objective=objective, settings=settings)
+        return life.train_model(ClassifierRun(data, config, progress, wrap=wrap))
 
     def _check_finite(self) -> None:
         """Raise `DivergedError` if a parameter is not finite."""

@@ -89,16 +89,14 @@ def _is_right(data: Labeled, n: int, objective: str | None, options: Options) ->
     """Whether the best label of each of n held-out rows is right, float64 (n_labelled,), by a
     classifier of other rows.
     """
-    run_settings = configure_classifier(objective, options, lambda: data)
-    training, unseen = hold_out(data, n, run_settings.settings.seed)
+    config = configure_classifier(objective, options, lambda: data)
+    training, unseen = hold_out(data, n, config.settings.seed)
     training = training.rows(np.arange(min(len(training), MAX_TRAINING_ROWS)))
     # One thread, so that a run that is resumed chooses alike.
     settings = dataclasses.replace(
-        run_settings.settings, validation=None, calibration=0.0, neighbours=NONE, threads=1
+        config.settings, validation=None, calibration=0.0, neighbours=NONE, threads=1
     )
-    run_settings = dataclasses.replace(
-        run_settings, settings=settings, given_names=given_names(options)
-    )
-    trained = life.train_model(ClassifierRun(training, run_settings, SILENT))
+    config = dataclasses.replace(config, settings=settings, given_names=given_names(options))
+    trained = life.train_model(ClassifierRun(training, config, SILENT))
     _, is_right = predictions(trained.classifier, unseen).first
     return is_right.astype(float64)

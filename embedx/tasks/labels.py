@@ -11,7 +11,7 @@ from embedx.classification import classifier, word_ngrams
 from embedx.classification.classifier import Classifier
 from embedx.classification.continued_training import TRAIN_TOGETHER, settings_to_continue
 from embedx.classification.label_report import note_probabilities, paired_differences
-from embedx.classification.objective_choice import RunSettings, configure_classifier
+from embedx.classification.objective_choice import ClassifierConfiguration, configure_classifier
 from embedx.classification.problem import given_names
 from embedx.classification.run import ClassifierRun
 from embedx.classification.settings import ClassifySettings, share_of_rows
@@ -91,20 +91,20 @@ class LabelTask:
         return None if self.request.start is None else classifier.load(self.request.start)
 
     @cached_property
-    def run_settings(self) -> RunSettings:
-        """The objective and settings of the run."""
+    def config(self) -> ClassifierConfiguration:
+        """The objective and settings of the run, before they are resolved for the data."""
         options = self.given_settings
         name = self.request.objective
         if self.start is not None:
             options = settings_to_continue(self.start, name, options, str(self.request.start))
             name = self.start.objective.name
-        wanted = configure_classifier(name, options, lambda: self.data.training)
-        return dataclasses.replace(wanted, given_names=given_names(self.given_settings))
+        config = configure_classifier(name, options, lambda: self.data.training)
+        return dataclasses.replace(config, given_names=given_names(self.given_settings))
 
     @property
     def objective(self) -> str:
         """The name of the objective."""
-        return self.run_settings.objective.name
+        return self.config.objective.name
 
     @property
     def output(self) -> Path:
@@ -121,7 +121,7 @@ class LabelTask:
             self.request,
             objective=self.objective,
             output=self.output,
-            settings=self.run_settings.options,
+            settings=self.config.options,
         )
 
     @property
@@ -131,14 +131,13 @@ class LabelTask:
         """
         if self.start is None:
             return {}
-        settings = self.run_settings
         defaults = ClassifySettings().record()
         inherited = {
             name: value
-            for name, value in settings.options.items()
+            for name, value in self.config.options.items()
             if name not in self.given_settings and value != defaults.get(name)
         }
-        return {"objective": settings.objective.name, **inherited}
+        return {"objective": self.config.objective.name, **inherited}
 
     # ---- read
 
@@ -226,7 +225,7 @@ class LabelTask:
 
     def resolve(self, data: Labeled, wrap: Wrap | None = None) -> ClassifierRun:
         """The run on the training rows."""
-        run = ClassifierRun(data, self.run_settings, self.progress, start=self.start, wrap=wrap)
+        run = ClassifierRun(data, self.config, self.progress, start=self.start, wrap=wrap)
         if self.reason_of_ngrams is not None:
             run.origins = {**run.origins, "word_ngrams": self.reason_of_ngrams}
         as_before = f"as in {self.request.start}"

@@ -3,7 +3,7 @@
 import dataclasses
 
 from embedx import objectives
-from embedx.classification.objective_choice import RunSettings
+from embedx.classification.objective_choice import ClassifierConfiguration
 from embedx.classification.run import ClassifierRun
 from embedx.classification.settings import ClassifySettings
 from embedx.distributed.connection import ClusterSize
@@ -26,7 +26,7 @@ class Nodes:
 def train(data, objective, settings, *, cluster=None, checkpoints=None, **options):
     """A run here, or on a cluster."""
     wrap = None if cluster is None else by_workers(cluster.settings, cluster.size)
-    run = ClassifierRun(data, RunSettings(objective, settings), wrap=wrap, **options)
+    run = ClassifierRun(data, ClassifierConfiguration(objective, settings), wrap=wrap, **options)
     if cluster is not None:
         check_classifier(cluster.settings, run.settings, run.objective)
     return life.train_model(run, checkpoints)

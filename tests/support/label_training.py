@@ -1,6 +1,6 @@
 """Classifiers trained on data in memory."""
 
-from embedx.classification.objective_choice import RunSettings
+from embedx.classification.objective_choice import ClassifierConfiguration
 from embedx.classification.run import ClassifierRun
 from embedx.runtime.progress import SILENT
 from embedx.training import life
@@ -22,6 +22,6 @@ def train(
     options  settings by name, of which those of the sampler count
     others   passed to `ClassifierRun`
     """
-    run_settings = RunSettings(objective, settings, options or {}, given_names)
-    run = ClassifierRun(data, run_settings, progress or SILENT, **others)
+    config = ClassifierConfiguration(objective, settings, options or {}, given_names)
+    run = ClassifierRun(data, config, progress or SILENT, **others)
     return life.train_model(run, checkpoints)
