@@ -83,9 +83,11 @@ def test_a_classifier_continues_as_by_partial_fit(folder):
         ["--objective", "ova", "--weights", "sparse", "--optimizer", "adagrad", "--bias", "none"],
     ],
 )
-def test_new_labels_are_learned_and_old_ones_kept(folder, options):
+def test_new_labels_are_learned_and_old_ones_kept(folder, capsys, options):
     before = trained(*options)
+    capsys.readouterr()
     run("classify", "more.txt", "--start", "m", "--output", "m", "--overwrite", "--threads", "1")
+    assert lines_with(capsys.readouterr().err, "3 labels, 1 of them new: odd")
     after = load("m")
     assert [after.name(k) for k in range(3)] == ["good", "bad", "odd"]
     assert after.trained_counts.tolist() == [*before.counts, 40]

@@ -19,6 +19,16 @@ def test_a_recipe_of_labelled_data_is_classified_by_its_name(home):
     assert completed.stdout.count("\n") == 1
 
 
+def test_labels_that_differ_in_case_alone_are_pointed_out(tmp_path):
+    rows = ["one,Tea", "two,tea ", "three,Cocoa"]
+    (tmp_path / "few.csv").write_text("\n".join(["text,label", *rows * 5, ""]))
+    completed = run_command(tmp_path, "classify", "few.csv", "--epochs", 1)
+    assert lines_with(completed.stderr, "case alone", ": Tea and tea")
+    (tmp_path / "few.csv").write_text("text,label\n" + "one,Tea\ntwo,Cocoa\n" * 5)
+    completed = run_command(tmp_path, "classify", "few.csv", "--epochs", 1, "--overwrite")
+    assert not lines_with(completed.stderr, "case alone")
+
+
 @pytest.mark.parametrize("layout", ["{0} 1:1\n{1} 2:1\n", "__label__{0} a\n__label__{1} b\n"])
 def test_labels_are_called_by_their_names(home, layout):
     (home / "few.txt").write_text(layout.format(2, 0) * 20)

@@ -15,7 +15,7 @@ from pyarrow import parquet
 from embedx.classification import classifier
 from embedx.errors import DataError, Setting, SettingError
 from embedx.labeled.cells import labels_of
-from embedx.labeled.read import read
+from embedx.labeled.read import read, read_training
 from embedx.labeled.tables.settings import TableSettings
 from tests.support.commands import invoke, words_of
 from tests.support.notes import Notes, lines_with
@@ -226,6 +226,13 @@ def test_mistakes_are_one_line_with_the_line_of_the_file(write, place, content, 
     name = place.partition(":")[0]
     with refused_data(place, quoting=quoted):
         read(write(content, name), table=settings)
+
+
+def test_an_empty_column_of_labels_is_named(write):
+    with refused_data("a.csv", "label_column", quoting="tag"):
+        read_training(
+            write("text,tag,label\nx,,a\ny,,b\n", "a.csv"), table=TableSettings(label_column="tag")
+        )
 
 
 @pytest.mark.parametrize(

@@ -122,6 +122,13 @@ def test_times_that_are_ambiguous_or_make_no_session_are_refused(tmp_path, times
     assert (error.value.file, error.value.line) == (str(table), line)
 
 
+def test_a_time_in_another_form_is_quoted_with_the_form_of_those_before(tmp_path):
+    table = tmp_path / "events.csv"
+    table.write_text(events(["01.02.2026 10:00", "2026-02-01T11:00", "01.02.2026 12:00"]))
+    with refused_data("events.csv:3", quoting=("2026-02-01T11:00", "dates (%d.%m.%Y %H:%M)")):
+        list(sessions(str(table), "user,item,time", 1800, Silent()))
+
+
 ROWS = [
     ("ann", "Desk Lamp", "2026-01-01", "19.9"),
     ("bob", "Sofa", "2026-01-01", "399"),

@@ -52,6 +52,9 @@ def test_numbers_are_those_of_gensim(ours, theirs):
     assert ("w3" in ours, "x" in ours) == ("w3" in theirs, "x" in theirs)
     np.testing.assert_array_equal(ours[["w3", "w9"]], theirs[["w3", "w9"]])
     assert ours.analogy("w7", "w3", "w100", 7) == ours.most_similar(["w3", "w100"], ["w7"], 7)
+    of_frequent = ours.analogy("w7", "w3", "w100", 7, restrict_vocab=50)
+    assert of_frequent == ours.most_similar(["w3", "w100"], ["w7"], 7, restrict_vocab=50)
+    assert all(word in ours.words[:50] for word, _ in of_frequent)
     assert_same(
         ours.most_similar([ours["w1"], "w2"], top_k=5),
         theirs.most_similar([ours["w1"], "w2"], topn=5),

@@ -173,24 +173,33 @@ Word = Annotated[str | None, typer.Argument()]
 
 
 def analogy(
-    model: str, a: str, b: Word = None, c: Word = None, top_k: TopK = 10, as_json: bool = False
+    model: str,
+    a: str,
+    b: Word = None,
+    c: Word = None,
+    top_k: TopK = 10,
+    restrict_vocab: Annotated[int | None, typer.Option(min=1)] = None,
+    as_json: bool = False,
 ) -> None:
     """A is to B as C is to what? List the answers: word, cosine.
 
-    model  model folder, or a vector file of another program, such as word2vec's
-    a      - reads three words from each line of standard input, and answers each as it comes
+    model           model folder, or a vector file of another program, such as word2vec's
+    a               - reads three words from each line of standard input, and answers each as it
+                    comes
+    restrict_vocab  look only at the N most frequent words
     """
     from embedx.cli import queries
     from embedx.vectors.model import load
 
     loaded = load(model)
     if a == STANDARD_INPUT:
-        queries.answer_analogies(loaded, top_k, as_json)
+        queries.answer_analogies(loaded, top_k, restrict_vocab, as_json)
         return
     if b is None or c is None:
         problem = f"fewer than three {loaded.noun}s"
         raise DataError("the question", None, problem, "give A, B and C")
-    queries.show_answers(loaded.analogy(a, b, c, top_k), loaded.noun, as_json)
+    answers = loaded.analogy(a, b, c, top_k, restrict_vocab=restrict_vocab)
+    queries.show_answers(answers, loaded.noun, as_json)
 
 
 def recommend(

@@ -139,7 +139,9 @@ def _print_neighbours(
 # ---- analogies
 
 
-def answer_analogies(vectors: WordVectors, top_k: int, as_json: bool) -> None:
+def answer_analogies(
+    vectors: WordVectors, top_k: int, restrict_vocab: int | None, as_json: bool
+) -> None:
     """Print the answers of the question in each line of standard input, as it comes."""
     for number, line in enumerate(input_lines(), 1):
         words = divided(line)
@@ -150,7 +152,8 @@ def answer_analogies(vectors: WordVectors, top_k: int, as_json: bool) -> None:
             raise DataError("-", number, problem, "a question has three")
         a, b, c = words
         try:
-            show_answers(vectors.analogy(a, b, c, top_k), vectors.noun, as_json)
+            answers = vectors.analogy(a, b, c, top_k, restrict_vocab=restrict_vocab)
+            show_answers(answers, vectors.noun, as_json)
         except (UnknownWordError, DataError) as error:
             print(f"embedx: {error}", file=sys.stderr)
         sys.stdout.flush()

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.sparse import csr_matrix, issparse
 
-from embedx.errors import DataError, Setting, SettingError
+from embedx.errors import DataError, Setting, SettingError, Text
 from embedx.labeled.array_checks import check_finite
 from embedx.labeled.data import (
     Columns,
@@ -86,7 +86,7 @@ def read_test(
     )
     if not len(data.labels.ids):
         remedy = ("name labelled rows, or a file of labels with ", Setting("test_labels"))
-        raise DataError(source, None, "no row has a label", remedy)
+        raise _no_label(data, source, remedy)
     return data
 
 
@@ -278,15 +278,24 @@ def _with_new_labels(data: Labeled, trained: DataSchema) -> Labeled:
     return replace(data, n_labels=n_labels, source_schema=schema)
 
 
+def _no_label(data: Labeled, source: str, remedy: Text) -> DataError:
+    """The error for rows without labels.
+
+    remedy  where they are no table with columns of labels
+    """
+    columns = data.schema.columns
+    if columns is not None and columns.label_columns:
+        names = ", ".join(columns.label_columns)
+        remedy = ("choose another column than ", names, " by ", Setting("label_column"))
+    return DataError(source, None, "no row has a label", remedy)
+
+
 def _check_two_labels(data: Labeled, source: str, labels_file: str | None) -> None:
     """Raise `EmbedxError` if there are fewer than two labels."""
     ids = data.labels.ids
     if not len(ids):
-        raise DataError(
-            source,
-            None,
-            "no row has a label",
-            ("name the file of the labels with ", Setting("train_labels")),
+        raise _no_label(
+            data, source, ("name the file of the labels with ", Setting("train_labels"))
         )
     first = ids[0]
     if (ids == first).all():

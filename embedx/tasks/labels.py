@@ -2,7 +2,7 @@
 
 import contextlib
 import dataclasses
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import NamedTuple
@@ -17,9 +17,9 @@ from embedx.classification.run import ClassifierRun
 from embedx.classification.settings import ClassifySettings, share_of_rows
 from embedx.classification.trained_classifier import TrainedClassifier
 from embedx.distributed.settings import ClusterSettings
-from embedx.errors import DataError, InapplicableError, Setting, Text, joined
+from embedx.errors import DataError, InapplicableError, Setting, Text, joined, visible
 from embedx.evaluation.labels import scores_by_groups
-from embedx.labeled.data import Labeled
+from embedx.labeled.data import DataSchema, Labeled
 from embedx.labeled.digits import GENERATED
 from embedx.labeled.ids import read_label_names
 from embedx.labeled.label_files import with_names
@@ -35,6 +35,9 @@ from embedx.tasks.output import command_line, default_output
 from embedx.tasks.requests import ClassifyRequest
 from embedx.training.checkpoint_folder import check_not_in_use
 from embedx.training.strategy import Wrap
+
+# In a message.
+MAX_LABELS_NAMED = 5
 
 
 class Rows(NamedTuple):
@@ -234,7 +237,7 @@ class LabelTask:
             from embedx.distributed.refusals import check_classifier
 
             check_classifier(self.cluster, run.settings, run.objective)
-        _note_data(self.progress, data, has_start=self.start is not None)
+        _note_data(self.progress, data, None if self.start is None else self.start.schema)
         return run
 
     # ---- after the model is saved
@@ -291,10 +294,11 @@ def _is_trained_by(command: str, folder: Path) -> bool:
     return is_model(folder) and read_description(folder)["facts"].get("command") == command
 
 
-def _note_data(progress: Progress, training: Labeled, *, has_start: bool) -> None:
-    """Log the size of the training data, and how many rows are not trained on.
+def _note_data(progress: Progress, training: Labeled, start: DataSchema | None) -> None:
+    """Log the size of the training data, labels that are new or suspicious, and how many rows are
+    not trained on.
 
-    has_start  whether the features are those of a classifier to start from
+    start  the schema of a classifier to start from
     """
     text = training.schema.text
     if text is not None:
@@ -304,7 +308,7 @@ def _note_data(progress: Progress, training: Labeled, *, has_start: bool) -> Non
             if value != getattr(TextFeatureSettings, name)
         ]
         source: Text = joined(changed, " ")
-        if has_start:
+        if start is not None:
             source = ("as in the model of ", Setting("start"))
         progress.note(
             f"text: {len(text.vocabulary):,} words and {len(text.hashes):,} n-grams, ", source
@@ -316,8 +320,9 @@ def _note_data(progress: Progress, training: Labeled, *, has_start: bool) -> Non
         values = f"{training.features.size:,}"
     progress.note(
         f"{len(training):,} examples, {training.n_features:,} features, {values} values,"
-        f" {training.n_labels:,} labels"
+        f" {training.n_labels:,} labels{_new_labels(training.schema, start)}"
     )
+    _note_labels_alike(progress, training.schema)
 
     n_unlabelled = int((training.labels.n_of_row == 0).sum())
     if n_unlabelled:
@@ -325,3 +330,29 @@ def _note_data(progress: Progress, training: Labeled, *, has_start: bool) -> Non
             f"{n_unlabelled:,} of {len(training):,} training rows have no label and are not"
             " trained on"
         )
+
+
+def _new_labels(schema: DataSchema, start: DataSchema | None) -> str:
+    """The end of a line about the labels: how many a classifier to start from has not."""
+    n_new = 0 if start is None else schema.n_labels - start.n_labels
+    if not n_new:
+        return ""
+    if schema.names is None:
+        return f", {n_new:,} of them new"
+    return f", {n_new:,} of them new: {_listed(schema.names[-n_new:])}"
+
+
+def _note_labels_alike(progress: Progress, schema: DataSchema) -> None:
+    """Log labels that differ from another one in case alone, as by a slip of who wrote them."""
+    names_by_form: dict[str, list[str]] = {}
+    for name in schema.names or ():
+        names_by_form.setdefault(name.casefold(), []).append(name)
+    alike = [" and ".join(names) for names in names_by_form.values() if len(names) > 1]
+    if alike:
+        progress.note(f"labels that differ in case alone are different labels: {_listed(alike)}")
+
+
+def _listed(names: Sequence[str]) -> str:
+    """The first names, between commas."""
+    shown = ", ".join(visible(name) for name in names[:MAX_LABELS_NAMED])
+    return shown if len(names) <= MAX_LABELS_NAMED else f"{shown}, ..."

@@ -181,7 +181,7 @@ def _add_time(times: Times, time: str, table: str, line: int, column: str) -> No
         times.add(time)
     except ValueError as error:
         problem = f"{column} is {time[:40]!r}, {error}"
-        remedy = "write seconds or a date such as 2026-01-31T12:00"
+        remedy = "write all times in one form, as seconds or as 2026-01-31T12:00"
         raise DataError(table, line, problem, remedy) from error
 
 

@@ -73,9 +73,15 @@ class Times:
                 values.append(value)
                 fits[name] = (read, values)
         if not fits:
-            raise ValueError("no time" if self._n == 0 else "not a time as those before")
+            raise ValueError("no time" if self._n == 0 else f"but those before are {self._form}")
         self._read = fits
         self._n += 1
+
+    @property
+    def _form(self) -> str:
+        """The form in which the times so far were read."""
+        name = next(iter(self._read))
+        return name if name in ("numbers", "dates without separators") else f"dates ({name})"
 
     def _candidates(self) -> dict[str, tuple[Callable[[str], float], "array.array[float]"]]:
         if self._n:

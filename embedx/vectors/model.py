@@ -365,12 +365,21 @@ class WordVectors:
         return nearest_to_each(self, queries, n_results(top_k, topn))
 
     def analogy(
-        self, a: str, b: str, c: str, top_k: int = TOP_K, *, topn: int | None = None
+        self,
+        a: str,
+        b: str,
+        c: str,
+        top_k: int = TOP_K,
+        *,
+        topn: int | None = None,
+        restrict_vocab: int | None = None,
     ) -> list[tuple[str, float]]:
         """Words d such that a is to b as c is to d: those with the largest cosine to b - a + c
         (3CosAdd).
+
+        restrict_vocab  as of `most_similar`
         """
-        return self.most_similar([b, c], [a], top_k, topn=topn)
+        return self.most_similar([b, c], [a], top_k, topn=topn, restrict_vocab=restrict_vocab)
 
     # ---- next items
 
