@@ -130,7 +130,7 @@ def test_the_experiments_and_files_named_in_the_pages_exist():
 def test_numbers_stated_in_the_pages_are_those_of_the_package():
     from embedx.classification.label_weights import MAX_DENSE, MAX_DENSE_SAMPLED
     from embedx.evaluation.heldout import PAIRS
-    from embedx.skipgram.strategies import CHUNK
+    from embedx.skipgram.strategies import TOKENS_PER_CHUNK
     from embedx.text.heldout import BORDER, PIECE
     from embedx.training.checkpoint import KEPT_STATES
     from embedx.training.guard import CHECKS_OF_RUN, DIVISORS
@@ -141,7 +141,7 @@ def test_numbers_stated_in_the_pages_are_those_of_the_package():
     states("objectives", "only if at most a twentieth of the feature values are non-zero")
     assert (MAX_DENSE, MAX_DENSE_SAMPLED) == (10_000_000, 250_000_000)
     states("labels", "from ten million weights on (`ova`), or 250 million (others)")
-    states("words", f"chunks of {CHUNK:,} tokens")
+    states("words", f"chunks of {TOKENS_PER_CHUNK:,} tokens")
     states("evaluating", f"up to {BORDER * PIECE:,} words")
     states("evaluating", f"up to {PAIRS:,} pairs")
     assert (KEPT_STATES, CHECKS_OF_RUN, DIVISORS[:2]) == (2, 20, (10, 100))
