@@ -37,7 +37,7 @@ from tests.support.resumed_runs import (
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
     """Have several chunks in an epoch of little data."""
-    monkeypatch.setattr(strategies, "CHUNK", 150)
+    monkeypatch.setattr(strategies, "TOKENS_PER_CHUNK", 150)
     monkeypatch.setattr(sampled_minibatches, "CHUNK", 100)
     monkeypatch.setattr(full_minibatches, "TILED_CHUNK", 800)
 
