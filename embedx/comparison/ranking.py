@@ -273,7 +273,8 @@ def advice(ranking: Ranking) -> list[str]:
     if ranking.unigram is not None and by == "log_likelihood":
         baseline = f"the unigram baseline ({ranking.unigram:.3f})"
         sentences += [
-            f"{line.objective} does not beat {baseline}: too little text, or too few or too many epochs."
+            f"{line.objective} does not beat {baseline}: too little text, or too few or too many"
+            " epochs."
             for line in ranked_lines
             if value_of(line, by) <= ranking.unigram
         ]
