@@ -208,9 +208,8 @@ def report(experiment: Experiment, results: Path, quick: bool = False) -> Record
 
 def parts_of(experiment: Experiment, records: Records) -> dict[str, str]:
     """The generated parts of a page, by name."""
-    return {"circumstances": listed(records.circumstances())} | {
-        name: records.with_states(make) for name, make in experiment.tables.items()
-    }
+    tables = {name: records.with_states(make) for name, make in experiment.tables.items()}
+    return tables | {"circumstances": listed(records.circumstances())}
 
 
 def written(file: Path, text: str) -> None:

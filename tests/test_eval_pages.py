@@ -397,6 +397,16 @@ def test_a_run_measures_everything_and_resuming_only_what_is_missing(run, tmp_pa
     assert "| b | 2 |" in (tmp_path / "counting.md").read_text()
 
 
+@pytest.mark.parametrize("page", [*RESULTS.glob("*.md"), ROOT / "docs" / "bounds.md"], ids=str)
+def test_a_page_begins_with_what_was_found_and_ends_with_how_it_was_measured(page):
+    begins, *sections = page.read_text("utf-8").split("\n## ")
+    _, *paragraphs = begins.split("\n\n")
+    assert any(paragraph.lstrip().startswith("**In short.**") for paragraph in paragraphs[:3])
+    assert sections[-1].startswith("Records\n")
+    (name,) = (match[2] for match in MARKED.finditer(sections[-1]))
+    assert name == "circumstances"
+
+
 def test_a_report_touches_nothing_but_the_tables(run, tmp_path):
     run()
     page = tmp_path / "counting.md"

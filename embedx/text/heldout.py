@@ -124,7 +124,7 @@ def _hold_out_more(n: int) -> Text:
     enough = math.ceil(200 / n) / 100
     if enough > MAX_SHARE:
         return "take a longer text"
-    return ("hold out ", Setting("heldout", enough), " or more, or take a longer text")
+    return ("give ", Setting("heldout", enough), " or more, or take a longer text")
 
 
 def whole_sentences(tokens: ndarray, start: int, stop: int) -> tuple[int, int]:
