@@ -256,7 +256,7 @@ def measure(run: Run, job: Job) -> Result:
     config = configure(objective, {"heldout": HELD_OUT, "threads": 1, **options})
     tokens = run.folder / "tokens"
     with threadpool_limits(1), read_corpora([str(file)], config, SILENT, tokens) as encoded:
-        prepared = WordVectorsRun.prepared(encoded, config, SILENT)
+        prepared = WordVectorsRun.resolved(encoded, config, SILENT)
         text = text_of(prepared)
         if job.get("by") == "frequencies":
             return measured_frequencies(prepared, text)

@@ -163,7 +163,7 @@ def prepared(
     workers.
     """
     with encode([text], TextSettings(), Silent(), Path(files["tokens"]), threads=1) as corpus:
-        run = WordVectorsRun.prepared(corpus, configure(objective, options), Silent())
+        run = WordVectorsRun.resolved(corpus, configure(objective, options), Silent())
         run.allocate()
         run.initialise()
         inner = run.new_strategy()

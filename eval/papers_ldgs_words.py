@@ -91,7 +91,7 @@ def measure_collapsed(
 
     config = configure(name.split()[0], options | sizes, is_collapsed=True)
     with read_corpora([str(training)], config, SILENT, None) as corpus:
-        run = CollapsedRun.prepared(corpus, config, SILENT)
+        run = CollapsedRun.resolved(corpus, config, SILENT)
         run.watch = watch
         vectors = life.train_model(run).model
     return {

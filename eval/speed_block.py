@@ -90,7 +90,7 @@ def measure(job: Job, text: str) -> Result:
     """
     with encode([text], TextSettings(), Silent(), None) as corpus:
         config = configure(job["objective"], {"threads": 1, "epochs": 1})
-        run = WordVectorsRun.prepared(corpus, config, Silent())
+        run = WordVectorsRun.resolved(corpus, config, Silent())
         run.train(run.allocate(), None)
         strategy = run.new_strategy()
         strategy.compile(Silent())

@@ -257,7 +257,7 @@ def run_embedx(job: Job, corpus: str, scratch: Path) -> tuple[Any, "Stopwatch"]:
     config = SkipGram(**options).config
     watch = Stopwatch()
     with read_corpora([corpus], config, watch, scratch) as encoded:
-        run = WordVectorsRun.prepared(encoded, config, watch)
+        run = WordVectorsRun.resolved(encoded, config, watch)
         return life.train_model(run).model, watch
 
 

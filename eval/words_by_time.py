@@ -47,7 +47,7 @@ def train(job: Job, files: dict[str, str]) -> Result:
     config = configure(job["objective"], options)
     stopwatch = Stopwatch()
     with read_corpora([files["text"]], config, SILENT, Path(files["tokens"])) as encoded:
-        run = WordVectorsRun.prepared(encoded, config, SILENT)
+        run = WordVectorsRun.resolved(encoded, config, SILENT)
         run.wrap = stopwatch.wrap
         vectors = life.train_model(run, None).model
     answers = words.score_items(vectors, word_tests.tests(files.get("data")))

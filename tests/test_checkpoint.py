@@ -176,24 +176,24 @@ def test_a_run_of_another_version_is_refused(tmp_path):
 def test_the_checkpoints_of_a_running_run_are_not_touched(tmp_path):
     writing = checkpoints_of(tmp_path / "out")
     late = checkpoints_of(tmp_path / "out")
-    with writing.at_work():
+    with writing.locked():
         for overwrite in (False, True):
             with refused(None, "output", kind=DataError, file=tmp_path / "out"):
                 checkpoints_of(tmp_path / "out", overwrite=overwrite)
         in_use = refused(None, "output", kind=DataError, file=tmp_path / "out")
-        with in_use, late.at_work():
+        with in_use, late.locked():
             pass
         with refused(None, "output", kind=DataError, file=tmp_path / "out"):
             embedx.train([["a", "b"]], output=tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
-    with late.at_work():
+    with late.locked():
         late.take(a_state()[0], wait=True)
     assert late.states()
 
 
 def test_a_run_refused_at_its_start_leaves_no_folder(tmp_path):
     waiting = checkpoints_of(tmp_path / "new" / "folder" / "out")
-    with pytest.raises(ValueError, match="no data"), waiting.at_work():
+    with pytest.raises(ValueError, match="no data"), waiting.locked():
         raise ValueError("no data")
     assert list(tmp_path.iterdir()) == []
 
@@ -201,10 +201,10 @@ def test_a_run_refused_at_its_start_leaves_no_folder(tmp_path):
 def test_the_state_of_a_run_is_kept_until_the_data_of_its_successor_are_read(tmp_path):
     left_behind(tmp_path / "out")
     again = checkpoints_of(tmp_path / "out", overwrite=True)
-    with pytest.raises(ValueError, match="no data"), again.at_work():
+    with pytest.raises(ValueError, match="no data"), again.locked():
         raise ValueError("no data")
     assert again.states()
-    with again.at_work():
+    with again.locked():
         again.begin(dict)
         assert not again.states()
     assert list(tmp_path.iterdir()) == []
@@ -232,7 +232,7 @@ def test_a_run_that_diverged_leaves_nothing(tmp_path):
     writing = checkpoints_of(tmp_path / "out")
 
     def diverge():
-        with writing.at_work():
+        with writing.locked():
             writing.take(a_state()[0], wait=True)
             raise DivergedError("the loss")
 
@@ -281,7 +281,7 @@ def test_checkpoints_are_written_while_training_continues(tmp_path, threads, tel
     strategy = Counting(threads)
     schedule = Schedule(0.1, n_chunks=50, n_words=50, epochs=4)
     checkpoints = checkpoints_of(tmp_path / "out", every=0.01, kind=Watching)
-    outcome = trainer.run(
+    outcome = trainer.train(
         strategy,
         schedule,
         Silent(),

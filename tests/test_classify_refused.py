@@ -282,10 +282,10 @@ def test_a_default_that_is_typed_counts_as_given_to_embedx_classify(tmp_path):
         task = LabelTask(request, Silent())
         data, _ = task.data
         if not typed:
-            assert task.resolve(data).settings.weights == "dense"
+            assert task.resolved_run(data).settings.weights == "dense"
             continue
         with refused(next(iter(typed)), "weights", kind=InapplicableError):
-            task.resolve(data)
+            task.resolved_run(data)
 
 
 @pytest.mark.parametrize("name", ["propensity_a", "propensity_b"])

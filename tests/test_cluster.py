@@ -379,7 +379,7 @@ def run_on(monkeypatch, fails=lambda number, method: False, epochs=3, workers=3,
         inner, CountingPlan(), ClusterSize(workers, 2), per_range
     )
     schedule = Schedule(0.1, strategy.n_chunks, 230, epochs)
-    outcome = trainer.run(strategy, schedule, Silent())
+    outcome = trainer.train(strategy, schedule, Silent())
     return inner, outcome, clusters[0]
 
 

@@ -272,7 +272,7 @@ def test_a_run_whose_cluster_is_lost_keeps_its_state_and_says_how_to_resume(work
     checkpoints = checkpoints_of(output)
     strategy = Losing()
     with pytest.raises(LostClusterError) as error:
-        trainer.run(strategy, Schedule(0.1, 10, 100, 1), Silent(), checkpoints=checkpoints)
+        trainer.train(strategy, Schedule(0.1, 10, 100, 1), Silent(), checkpoints=checkpoints)
     assert error.value.problem == "the head at 10.0.0.1:6379 is lost"
     assert f"embedx resume {output}" in error.value.remedy
     assert checkpoints.states()

@@ -76,7 +76,7 @@ class Bowl(Strategy):
 
 def walk(strategy, rate, epochs=1, shape="constant", progress=None, **options):
     schedule = Schedule(rate, strategy.n_chunks, 100 * strategy.n_chunks, epochs, shape=shape)
-    return trainer.run(strategy, schedule, progress or Silent(), **options)
+    return trainer.train(strategy, schedule, progress or Silent(), **options)
 
 
 @pytest.mark.parametrize("threads", [1, 3])
@@ -148,7 +148,7 @@ def test_a_state_with_a_lock_is_checked_during_training(monkeypatch):
 
     monkeypatch.setattr(Guard, "check", look)
     strategy = Held(threads=2)
-    outcome = trainer.run(strategy, Schedule(0.1, 40, 400, 2), Silent())
+    outcome = trainer.train(strategy, Schedule(0.1, 40, 400, 2), Silent())
     assert (strategy.done[:80] == 1).all()
     assert outcome.epochs == 2
     assert len(looks) == guard.CHECKS_OF_RUN
@@ -270,7 +270,7 @@ def test_a_time_budget_is_kept_by_a_rolled_back_run(monkeypatch):
 
     strategy.train_chunk = timed
     schedule = Schedule(0.1, 40, 4000, 1, time_budget=100 / 64, shape="constant")
-    outcome = trainer.run(strategy, schedule, Silent())
+    outcome = trainer.train(strategy, schedule, Silent())
     assert len(strategy.rates) == 100
     assert outcome.seconds == 100 / 64
     assert outcome.lowered_rates == pytest.approx([0.01])

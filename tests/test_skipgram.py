@@ -55,7 +55,7 @@ def test_vectors_trained_without_biases_are_centred_and_all_scores_stay(two_topi
     options = {"dim": 16, "epochs": 2, "sample": 0, "threads": 1, **options}
     config = configure("ns", options)
     with encode([str(two_topics)], config.text, Silent(), None) as corpus:
-        run = WordVectorsRun.prepared(corpus, config, Silent())
+        run = WordVectorsRun.resolved(corpus, config, Silent())
         model = life.train_model(run, None).model
     trained = engine.input_vectors(run.tables)[:, :16]
     scores = model.vectors @ model.output_vectors.T + model.arrays["bias"]
@@ -278,7 +278,7 @@ def test_initial_vectors_never_repeat():
     words = [[f"w{k}" for k in range(70_000)]]
     config = configure("ns", {"dim": 16, "min_count": 1, "threads": 1})
     with encode(words, config.text, Silent(), None) as corpus:
-        run = WordVectorsRun.prepared(corpus, config, Silent())
+        run = WordVectorsRun.resolved(corpus, config, Silent())
         run.allocate()
         run.initialise()
     rows = run.tables.inputs.rows[:, :16]

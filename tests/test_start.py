@@ -195,7 +195,7 @@ def test_text_in_another_case_or_with_another_tokenizer_gets_a_warning(folder):
     def warnings(text):
         progress = Notes()
         config = configure("ns", FEW | {"start": str(folder()), "epochs": 1})
-        WordVectorsRun.prepared(read_corpora(text, config, progress, None), config, progress)
+        WordVectorsRun.resolved(read_corpora(text, config, progress, None), config, progress)
         return progress.warnings
 
     assert not warnings(MORE)
@@ -309,7 +309,7 @@ def test_the_vectors_of_a_file_are_kept_and_output_vectors_begin_at_zero(folder,
     embedx.load(folder()).export(file)
     vectors = embedx.load(file)
     config = configure("ns", {**FEW, "start": str(file)})
-    run = WordVectorsRun.prepared(read_corpora(MORE, config, Notes(), None), config, Notes())
+    run = WordVectorsRun.resolved(read_corpora(MORE, config, Notes(), None), config, Notes())
     run.allocate()
     run.initialise()
     start = run.word_vectors(None)

@@ -26,7 +26,7 @@ def notes_on(text, tmp_path, **options):
         read_corpora(str(file), config, notes, tmp_path / "cache") as corpus,
         contextlib.suppress(EmbedxError),  # a line is one word
     ):
-        WordVectorsRun.prepared(corpus, config, notes)
+        WordVectorsRun.resolved(corpus, config, notes)
     return notes.notes
 
 

@@ -45,7 +45,7 @@ class TrainedBy(Strategy):
 
 def run(kernel, workers, schedule, progress, after_epoch=None):
     """What becomes of training by a kernel."""
-    return trainer.run(
+    return trainer.train(
         TrainedBy(kernel, workers, schedule.n_chunks), schedule, progress, after_epoch
     )
 
@@ -149,7 +149,7 @@ def test_an_interrupt_that_comes_after_the_last_step_is_reported_and_leaves_a_st
     schedule = Schedule(0.1, 10, 1000, 2)
     checkpoints = checkpoints_of(tmp_path / "model", every=3600, kind=Interrupted)
     strategy = TrainedBy(kernel, [0], schedule.n_chunks)
-    outcome = trainer.run(strategy, schedule, Silent(), checkpoints=checkpoints)
+    outcome = trainer.train(strategy, schedule, Silent(), checkpoints=checkpoints)
     assert isinstance(outcome.interrupted_by, KeyboardInterrupt)
     assert len(kernel.calls) == 20
     assert len(checkpoints.states()) == 1
@@ -395,12 +395,12 @@ def test_an_epoch_whose_end_was_not_reported_before_an_interrupt_is_reported_aft
 
     schedule = Schedule(0.1, CHUNKS, 10 * CHUNKS, EPOCHS)
     strategy = TrainedBy(kernel, range(threads), CHUNKS)
-    part = trainer.run(strategy, schedule, Listener(), after_epoch)
+    part = trainer.train(strategy, schedule, Listener(), after_epoch)
     assert isinstance(part.interrupted_by, KeyboardInterrupt)
     assert [number for number, _ in epochs_ended] == list(range(epoch))
     assert at != "reported" or part.epochs == epoch + 1
     strategy = TrainedBy(kernel, range(threads), CHUNKS)
-    resumed = trainer.run(strategy, schedule, Silent(), after_epoch, part.state.snapshot())
+    resumed = trainer.train(strategy, schedule, Silent(), after_epoch, part.state.snapshot())
     assert epochs_ended == [
         (number, Tally(CHUNKS * (1.0 + number), CHUNKS, 10 * CHUNKS)) for number in range(EPOCHS)
     ]

@@ -86,7 +86,7 @@ class LabelwiseTrainer:
             has_epochs=unit == "labels",
         )
         strategy.prepare(0)
-        outcome = trainer.run(
+        outcome = trainer.train(
             training, schedule, progress, after_level, checkpoints=checkpoints, plan=plan
         )
         outcome.seconds += seconds_between_levels

@@ -91,7 +91,7 @@ class StepTrainer:
             hand_over()
             return history.note(epoch, tally.mean_loss, seconds_passed)
 
-        outcome = trainer.run(
+        outcome = trainer.train(
             training,
             self._schedule(training.n_chunks, history.seconds_before),
             history.progress,

@@ -129,12 +129,13 @@ class Descent(Strategy):
         schedule = Schedule(
             1.0, 1, 1, self.iterations or math.inf, shape="constant", unit="iterations"
         )
-        outcome = trainer.run(
+        outcome = trainer.train(
             self, schedule, self.progress, snapshot=snapshot, checkpoints=checkpoints
         )
         losses = [iteration.loss for iteration in self.history]
         pairs = round(self.n_pairs)
-        first, last = (losses[0], losses[-1]) if losses else (None, None)
+        first = losses[0] if losses else None
+        last = losses[-1] if losses else None
         return dataclasses.replace(
             outcome,
             tally=Tally(pairs * (last or 0.0), pairs),

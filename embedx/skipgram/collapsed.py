@@ -140,7 +140,7 @@ def _warm_start(run: WordVectorsRun, objective: str) -> Outcome:
     shared = {name: getattr(run.config.settings, name) for name in SHARED}
     config = configure(objective, {**shared, "epochs": 1})
     config = dataclasses.replace(config, vocabulary=run.config.vocabulary)
-    warm = WordVectorsRun.prepared(run.corpus, config, SILENT)
+    warm = WordVectorsRun.resolved(run.corpus, config, SILENT)
     warm.progress = run.progress
     outcome = warm.train(warm.allocate(), None)
     if outcome.diverged is not None:

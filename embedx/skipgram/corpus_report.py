@@ -96,7 +96,7 @@ def check(
             vocabulary = config.vocabulary
             min_counts = sorted({*MIN_COUNTS, vocabulary.min_count})
             coverages = vocabulary_coverage(corpus.counts, min_counts, vocabulary)
-            run = WordVectorsRun.prepared(corpus, config, SILENT)
+            run = WordVectorsRun.resolved(corpus, config, SILENT)
             plan = run.allocate()
             model, state = run.on_disk(plan)
             training = {

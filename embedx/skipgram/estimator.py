@@ -174,7 +174,7 @@ class SkipGram:
             python_progress(self.verbose) as progress,
             read_corpora(corpora, self.config, progress, self.cache_dir) as corpus,
         ):
-            run = WordVectorsRun.prepared(corpus, self.config, progress)
+            run = WordVectorsRun.resolved(corpus, self.config, progress)
             run.callbacks = tuple(callbacks)
             trained = life.train_model(run)
         self._model = trained.model

@@ -1,6 +1,6 @@
 """A run of word vectors: an encoded corpus in, a trained model out.
 
-    resolve   `WordVectorsRun.prepared`: the vocabulary, the sampler and the remaining settings
+    resolve   `WordVectorsRun.resolved`: the vocabulary, the sampler and the remaining settings
     allocate  the tables of parameters and the workspaces of threads
     train     initial values, then the loop over chunks of `training/trainer.py`
     finish    the model, scored on held-out text
@@ -142,7 +142,7 @@ class WordVectorsRun:
     start_metrics: dict[str, float] | None = field(init=False, default=None)
 
     @classmethod
-    def prepared(cls, corpus: EncodedCorpus, config: Configuration, progress: Progress) -> Self:
+    def resolved(cls, corpus: EncodedCorpus, config: Configuration, progress: Progress) -> Self:
         """A run on an encoded corpus: its vocabulary is selected and its settings are resolved.
 
         Raises `EmbedxError` where the vocabulary is empty or no sentence has two words.
@@ -338,7 +338,7 @@ class WordVectorsRun:
         if settings.heldout_points:
             state.add_attribute("task.history", self, "history")
         is_watched = bool(self.callbacks or settings.heldout_points)
-        return trainer.run(
+        return trainer.train(
             strategy,
             self._schedule(strategy.n_chunks),
             self.progress,

@@ -240,7 +240,8 @@ class BlockTraining(Strategy):
         if self.frequencies is None:
             return None
         tables = self.tables
-        inputs, outputs = tables.inputs.rows, tables.outputs.rows
+        inputs = tables.inputs.rows
+        outputs = tables.outputs.rows
         inputs[:] = 0
         outputs[:] = 0
         tables.n_updates[:] = 0

@@ -226,7 +226,7 @@ class LabelTask:
 
     # ---- resolve
 
-    def resolve(self, data: Labeled, wrap: Wrap | None = None) -> ClassifierRun:
+    def resolved_run(self, data: Labeled, wrap: Wrap | None = None) -> ClassifierRun:
         """The run on the training rows."""
         run = ClassifierRun(data, self.config, self.progress, start=self.start, wrap=wrap)
         if self.reason_of_ngrams is not None:

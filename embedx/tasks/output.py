@@ -51,7 +51,7 @@ def checkpoints_of(
         every=seconds(request.checkpoint_every, "checkpoint_every") or math.inf,
         resume=request.resume,
         overwrite=request.overwrite,
-        free=request.free_names(),
+        changeable=request.changeable_names(),
     )
     # A run that resumes overwrites the model that the interrupted run left.
     overwrite = request.overwrite or checkpoints.is_resuming

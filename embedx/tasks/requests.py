@@ -11,8 +11,9 @@ from typing import Any, ClassVar, Self, get_type_hints
 
 from embedx.settings import Record
 
-# Fields that change no result; those of "settings" are compared one by one.
-FREE = frozenset(
+# Fields that change no result, and may be others when a run is resumed. Those of "settings" are
+# compared one by one.
+CHANGEABLE = frozenset(
     {
         "settings",
         "output",
@@ -85,9 +86,11 @@ class RunRequest(Request, abc.ABC):
     def log(self) -> Path | None:
         return self.log_json
 
-    def free_names(self) -> frozenset[str]:
+    def changeable_names(self) -> frozenset[str]:
         """Fields and settings that change no result, and may be others when a run is resumed."""
-        return FREE | ({"threads"} if self.settings.get("deterministic") else frozenset())
+        if self.settings.get("deterministic"):
+            return CHANGEABLE | {"threads"}
+        return CHANGEABLE
 
     def to_json(self) -> str:
         """The request, for another process."""

@@ -80,7 +80,7 @@ class Task(Protocol):
     def read(self) -> AbstractContextManager[Any]:
         """The data to train on."""
 
-    def resolve(self, data: Any, wrap: Wrap | None = None) -> ResolvedRun:
+    def resolved_run(self, data: Any, wrap: Wrap | None = None) -> ResolvedRun:
         """The run on these data; `wrap` makes what trains in place of this machine."""
 
     def scores(self, trained: Any) -> dict[str, float] | None:
@@ -143,7 +143,7 @@ def run_request(request: RunRequest, progress: Progress) -> Finished:
         wrap = stack.enter_context(_connected(task, progress))
         # A folder that is named after the objective is known once the data have chosen one.
         checkpoints, overwrite = checkpoints_of(request, task.output, progress)
-        stack.enter_context(checkpoints.at_work())
+        stack.enter_context(checkpoints.locked())
         progress.note(task.command())
         note_inherited(progress, task.inherited)
         trained = train_task(task, progress, checkpoints, wrap)
@@ -168,7 +168,7 @@ def train_task(
     wrap: Wrap | None = None,
 ) -> TrainedModel:
     """The trained model of a task."""
-    with _resolved(task, progress, wrap) as resolved:
+    with _resolved_run(task, progress, wrap) as resolved:
         settings = resolved.used_settings() | task.cluster.record()
         note_settings(progress, task.given_settings, settings)
         return life.train_model(resolved, checkpoints)
@@ -179,7 +179,7 @@ def plan_request(request: RunRequest, progress: Progress) -> Planned:
     task = task_of(request, progress)
     task.check_place()
     check_output(task.output, request.overwrite or request.resume)
-    with _resolved(task, progress) as resolved:
+    with _resolved_run(task, progress) as resolved:
         memory = life.allocate(resolved)
         return Planned(
             task.output,
@@ -193,13 +193,15 @@ def plan_request(request: RunRequest, progress: Progress) -> Planned:
 
 
 @contextlib.contextmanager
-def _resolved(task: Task, progress: Progress, wrap: Wrap | None = None) -> Iterator[ResolvedRun]:
+def _resolved_run(
+    task: Task, progress: Progress, wrap: Wrap | None = None
+) -> Iterator[ResolvedRun]:
     """The run of a task on its data, which are read and stay open meanwhile."""
     with contextlib.ExitStack() as stack:
         with progress.stage("read"):
             data = stack.enter_context(task.read())
         with progress.stage("resolve"):
-            resolved = task.resolve(data, wrap)
+            resolved = task.resolved_run(data, wrap)
         yield resolved
 
 

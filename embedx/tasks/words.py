@@ -110,18 +110,18 @@ class WordTask:
         request = self.request
         return read_corpora(request.corpora, self.config, self.progress, request.cache_dir)
 
-    def resolve(self, data: EncodedCorpus, wrap: Wrap | None = None) -> WordVectorsRun:
+    def resolved_run(self, data: EncodedCorpus, wrap: Wrap | None = None) -> WordVectorsRun:
         """The run on the text."""
         config = self.config
         if config.collapsed is not None:
-            collapsed = CollapsedRun.prepared(data, config, self.progress)
+            collapsed = CollapsedRun.resolved(data, config, self.progress)
             collapsed.cache_dir = self.request.cache_dir
             return collapsed
         if wrap is not None:  # the threads are those of the workers
             config = dataclasses.replace(
                 config, settings=dataclasses.replace(config.settings, threads=1)
             )
-        run = WordVectorsRun.prepared(data, config, self.progress)
+        run = WordVectorsRun.resolved(data, config, self.progress)
         run.wrap = wrap
         return run
 

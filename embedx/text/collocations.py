@@ -86,7 +86,32 @@ def find(
 
     folder  for pairs that do not fit into memory
     """
-    tokens, words, counts = corpus.tokens, corpus.words, corpus.counts
+    pairs = pairs_of(corpus.words, settings.connectors)
+    codes, times, n_pairs = _frequent_pairs(corpus.tokens, pairs, settings, folder, progress)
+    first = codes >> (pairs.word_bits + pairs.sequence_bits)
+    last = codes & ((1 << pairs.word_bits) - 1)
+    n_strings = int(np.count_nonzero(pairs.connector == 0)) + n_pairs
+    counts = corpus.counts
+    n_tokens = int(counts.sum())
+    scores = scores_of(counts[first], counts[last], times, n_strings, n_tokens, settings)
+
+    accepted = np.flatnonzero(scores > settings.threshold)
+    columns = (codes[accepted].tolist(), times[accepted].tolist(), scores[accepted].tolist())
+    collocations = [
+        Collocation((a, *pairs.between(code, settings.connectors), b), n, score)
+        for a, b, code, n, score in zip(
+            corpus.words.at(first[accepted]), corpus.words.at(last[accepted]), *columns, strict=True
+        )
+    ]
+    return sorted(collocations, key=lambda pair: (-pair.score, -pair.times, pair.words))
+
+
+def _frequent_pairs(
+    tokens: ndarray, pairs: Pairs, settings: PhraseSettings, folder: Path, progress: Progress
+) -> tuple[ndarray, ndarray, int]:
+    """The codes of the pairs that occur often enough, how often they do, and the number of all
+    different pairs.
+    """
     memory = int(
         min(
             1e9 * settings.phrase_memory,
@@ -94,7 +119,6 @@ def find(
             MEMORY_SHARE * available_memory(),
         )
     )
-    pairs = pairs_of(words, settings.connectors)
     counter = Counter(folder, memory)
     progress.start("counting pairs of words", len(tokens), " tokens")
     for start in range(0, len(tokens), CHUNK):
@@ -102,27 +126,15 @@ def find(
         counter.commit(write_pairs(tokens, start, stop, pairs, counter.reserve(stop - start)))
         progress.update(stop)
     progress.finish()
-    n_pairs, frequent = 0, [np.empty((0, 2), int64)]
+
+    n_pairs = 0
+    frequent = [np.empty((0, 2), int64)]
     for codes, times in counter.counted(progress, "merging pairs of words", " pairs"):
         n_pairs += len(codes)
         frequent.append(np.column_stack([codes, times])[times >= settings.phrase_min_count])
     progress.detail(f"{n_pairs:,} different pairs of words, counted in {amount(memory)} of memory")
     codes, times = np.concatenate(frequent).T
-    n_strings = int(np.count_nonzero(pairs.connector == 0)) + n_pairs
-    first, last = (
-        codes >> (pairs.word_bits + pairs.sequence_bits),
-        codes & ((1 << pairs.word_bits) - 1),
-    )
-    scores = scores_of(counts[first], counts[last], times, n_strings, int(counts.sum()), settings)
-    accepted = np.flatnonzero(scores > settings.threshold)
-    columns = (codes[accepted].tolist(), times[accepted].tolist(), scores[accepted].tolist())
-    collocations = [
-        Collocation((a, *pairs.between(code, settings.connectors), b), n, score)
-        for a, b, code, n, score in zip(
-            words.at(first[accepted]), words.at(last[accepted]), *columns, strict=True
-        )
-    ]
-    return sorted(collocations, key=lambda pair: (-pair.score, -pair.times, pair.words))
+    return codes, times, n_pairs
 
 
 def scores_of(
@@ -133,7 +145,9 @@ def scores_of(
     a, b, ab  int64 counts of first words, second words and pairs
     """
     if settings.phrase_scoring == "npmi":
-        p_a, p_b, p_ab = a / n_tokens, b / n_tokens, ab / n_tokens
+        p_a = a / n_tokens
+        p_b = b / n_tokens
+        p_ab = ab / n_tokens
         return np.log(p_ab / (p_a * p_b)) / -np.log(p_ab)
     return (ab - settings.phrase_min_count) / (a * b).astype(np.float64) * n_strings
 

@@ -77,10 +77,12 @@ def hold_out(tokens: ndarray, remap: ndarray, share: float, n_words: int | None 
         bounds.append(
             whole_sentences(tokens, first * PIECE + inside, min(last * PIECE, len(tokens)) - inside)
         )
+
     held = np.concatenate([tokens[start:stop] for start, stop in bounds])
     span = np.repeat(np.arange(len(bounds)), [stop - start for start, stop in bounds])
     sentence = np.cumsum((held == END_OF_SENTENCE) | (np.diff(span, prepend=0) != 0))
     is_word = held != END_OF_SENTENCE
+
     counts = np.zeros(int(remap.max(initial=-1)) + 1 if n_words is None else n_words, int64)
     for place in np.flatnonzero(pieces).tolist():
         piece = tokens[place * PIECE : (place + 1) * PIECE]
@@ -132,7 +134,14 @@ def whole_sentences(tokens: ndarray, start: int, stop: int) -> tuple[int, int]:
     than a quarter of PIECE.
     """
     quarter = PIECE // 4
-    head, tail = tokens[start : start + quarter], tokens[max(stop - quarter, start) : stop]
-    begins, ends = np.flatnonzero(head == END_OF_SENTENCE), np.flatnonzero(tail == END_OF_SENTENCE)
-    lost = [int(begins[0]) + 1 if len(begins) else 0, len(tail) - int(ends[-1]) if len(ends) else 0]
-    return (start + lost[0], stop - lost[1]) if stop - start > 2 * quarter else (start, stop)
+    if stop - start <= 2 * quarter:
+        return start, stop
+    ends_in_head = np.flatnonzero(tokens[start : start + quarter] == END_OF_SENTENCE)
+    ends_in_tail = np.flatnonzero(tokens[stop - quarter : stop] == END_OF_SENTENCE)
+    begin = start
+    end = stop
+    if len(ends_in_head):
+        begin = start + int(ends_in_head[0]) + 1
+    if len(ends_in_tail):
+        end = stop - quarter + int(ends_in_tail[-1])
+    return begin, end

@@ -66,32 +66,62 @@ def keep_words(stream, window, start, stop, key, words):
     the chunk in the vocabulary). Missing words of the left margin are in a sentence of their own.
     Without any centre nothing is written, so that a long run of dropped words is scanned only once.
     """
-    n = window  # the places before are for the left margin
-    n_seen = sentence = 0
+    begin = window  # the places before are for the left margin
+    end, n_seen, sentence = _keep_centres(stream, window, start, stop, key, words, begin)
+    if end == begin:
+        return 0, 0, 0, n_seen
+    n = _keep_right_margin(stream, window, stop, key, words, end, sentence)
+    _keep_left_margin(stream, start, key, words, begin)
+    return begin, end, n, n_seen
+
+
+@kernel_part
+def _keep_centres(stream, window, start, stop, key, words, begin):
+    """Write the words of tokens[start:stop] that survive, from place `begin` on. Returns (their
+    end, number of tokens in the vocabulary, number of the last sentence).
+    """
+    n = begin
+    n_seen = 0
+    sentence = 0
     for position in range(start, stop):
         if _ends_sentence(stream, position):
             sentence += 1
             continue
-        word, drawn = stream.word[stream.tokens[position]], bits(key, uint64(position))
-        # Without a branch, which the CPU could not predict.
-        words.word[n], words.sentence[n] = word, sentence
+        word = stream.word[stream.tokens[position]]
+        drawn = bits(key, uint64(position))
+        # Without a branch, which the CPU could not predict: the next word replaces one that is not
+        # kept.
+        words.word[n] = word
+        words.sentence[n] = sentence
         words.reach[n] = window if window == WHOLE_SENTENCE else 1 + low_half_below(drawn, window)
         n_seen += word != LEFT_OUT
         n += (word != LEFT_OUT) & _survives(stream, position, drawn)
-    if n == window:
-        return 0, 0, 0, n_seen
-    last, position = n, stop
+    return n, n_seen, sentence
+
+
+@kernel_part
+def _keep_right_margin(stream, window, stop, key, words, end, sentence):
+    """Write up to `window` words behind the chunk to places from `end` on; return their end."""
+    n = end
+    position = stop
     while (
-        position < stream.tokens.size and n - last < window and not _ends_sentence(stream, position)
+        position < stream.tokens.size and n - end < window and not _ends_sentence(stream, position)
     ):
         n += _add_to_margin(stream, position, key, words, n, sentence)
         position += 1
-    first, position = window, start
+    return n
+
+
+@kernel_part
+def _keep_left_margin(stream, start, key, words, begin):
+    """Write words before the chunk to all places before `begin`, as far as there are any."""
+    first = begin
+    position = start
     while position > 0 and first > 0 and not _ends_sentence(stream, position - 1):
         position -= 1
         first -= _add_to_margin(stream, position, key, words, first - 1, 0)
-    words.word[:first], words.sentence[:first] = 0, LEFT_OUT
-    return window, last, n, n_seen
+    words.word[:first] = 0
+    words.sentence[:first] = LEFT_OUT
 
 
 def has_pairs(stream: TokenStream) -> bool:
@@ -131,5 +161,6 @@ def _add_to_margin(stream, position, key, words, n, sentence):
     word = stream.word[stream.tokens[position]]
     if word == LEFT_OUT or not _survives(stream, position, bits(key, uint64(position))):
         return False
-    words.word[n], words.sentence[n] = word, sentence
+    words.word[n] = word
+    words.sentence[n] = sentence
     return True

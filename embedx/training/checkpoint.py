@@ -44,11 +44,11 @@ START_AGAIN = ("start again with ", Setting("overwrite", True))
 class Checkpoints:
     """The checkpoints of a run: existing ones, and those that it writes.
 
-    command    of the run
-    every      seconds between two checkpoints
-    resume     continue from a checkpoint, if there is one; refused if another command wrote it
-    overwrite  without `resume`: delete existing checkpoints when training begins
-    free       names of arguments and settings of the command that may change when it is resumed
+    command     of the run
+    every       seconds between two checkpoints
+    resume      continue from a checkpoint, if there is one; refused if another command wrote it
+    overwrite   without `resume`: delete existing checkpoints when training begins
+    changeable  names of arguments and settings of the command that may change when it is resumed
 
     Raises `EmbedxError` if there are checkpoints, and neither `resume` nor `overwrite` is given, or
     if they are of another command.
@@ -63,7 +63,7 @@ class Checkpoints:
         every: float,
         resume: bool = False,
         overwrite: bool = False,
-        free: Collection[str] = (),
+        changeable: Collection[str] = (),
     ) -> None:
         self.output = output
         self.folder = folder_of(output)
@@ -71,7 +71,7 @@ class Checkpoints:
         self.progress = progress
         self.every = every
         self.resume = resume
-        self.free = free
+        self.changeable = changeable
         # What the run depends on in addition to its command, mainly its data.
         self.identity: Callable[[], Record] = dict
         # Start of the interval to the next checkpoint.
@@ -104,7 +104,7 @@ class Checkpoints:
 
     def _check_command(self) -> None:
         """Raise `EmbedxError` unless the command is the one that started the run."""
-        changes = self.command.changes(read_command(self.output), self.free)
+        changes = self.command.changes(read_command(self.output), self.changeable)
         if changes:
             names = joined((Setting(name) for name in changes), ", ")
             problem = ("of a run with other arguments (", names, ")")
@@ -266,7 +266,7 @@ class Checkpoints:
         self.command.write(self.folder)
 
     @contextlib.contextmanager
-    def at_work(self) -> Iterator[None]:
+    def locked(self) -> Iterator[None]:
         """Lock the output during the run, and delete the checkpoints if it diverges, because it
         would diverge again. Raises `DataError` if another run has the lock.
         """

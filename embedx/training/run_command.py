@@ -34,11 +34,11 @@ class RunCommand:
     packages: Options = field(default_factory=dict)
     directory: str = field(default_factory=os.getcwd)
 
-    def changes(self, other: "RunCommand", free: Collection[str]) -> list[str]:
-        """The names of arguments and settings that differ, except those that are `free` to."""
+    def changes(self, other: "RunCommand", changeable: Collection[str]) -> list[str]:
+        """The names of arguments and settings that differ, except those that are `changeable`."""
         ours = self._by_name()
         theirs = other._by_name()
-        names = (ours.keys() | theirs.keys()) - set(free)
+        names = (ours.keys() | theirs.keys()) - set(changeable)
         return sorted(name for name in names if ours.get(name) != theirs.get(name))
 
     def _by_name(self) -> Record:

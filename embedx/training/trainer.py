@@ -31,7 +31,7 @@ from embedx.training.strategy import Strategy, Tally
 AfterEpoch = Callable[[int, Tally, float], bool]
 
 
-def run(
+def train(
     strategy: Strategy,
     schedule: Schedule,
     progress: Progress,

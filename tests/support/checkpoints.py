@@ -39,7 +39,7 @@ def checkpoints_of(
         every=every,
         resume=resume,
         overwrite=overwrite,
-        free=TrainRequest(corpora=[], settings=arguments["settings"]).free_names(),
+        changeable=TrainRequest(corpora=[], settings=arguments["settings"]).changeable_names(),
     )
 
 

@@ -24,9 +24,9 @@ def train(
     """
     with read_corpora(corpora, config, progress, cache_dir) as corpus:
         if config.collapsed is None:
-            run = WordVectorsRun.prepared(corpus, config, progress)
+            run = WordVectorsRun.resolved(corpus, config, progress)
         else:
-            run = CollapsedRun.prepared(corpus, config, progress)
+            run = CollapsedRun.resolved(corpus, config, progress)
             run.cache_dir = cache_dir
             run.watch = watch
         run.snapshot = snapshot
