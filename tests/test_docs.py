@@ -1,5 +1,6 @@
 """What the documentation shows exists: commands, options, files, numbers, and generated tables."""
 
+import ast
 import functools
 import re
 import shlex
@@ -125,6 +126,31 @@ def test_the_experiments_and_files_named_in_the_pages_exist():
         )
         for file in files:
             assert (ROOT / file).is_file(), f"{path.name}: {file}"
+
+
+def names_in(file):
+    """The functions, classes, methods and constants that a module defines."""
+    names = set()
+    folder = ROOT if file.startswith(("tests/", "eval/")) else ROOT / "embedx"
+    for node in ast.parse((folder / file).read_text("utf-8")).body:
+        if isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names |= {target.id for target in targets if isinstance(target, ast.Name)}
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names.add(node.name)
+        if isinstance(node, ast.ClassDef):
+            methods = [part.name for part in node.body if isinstance(part, ast.FunctionDef)]
+            names |= {*methods, *(f"{node.name}.{method}" for method in methods)}
+    return names
+
+
+def test_functions_named_in_the_architecture_are_in_the_files_named_with_them():
+    page = PAGES["architecture"].read_text("utf-8")
+    named = re.findall(r"`([\w.]+)` of `([\w/]+\.py)`", page)
+    named += re.findall(r"^ *([\w.]+) +([\w/]+\.py) +[`\w]", page, re.MULTILINE)
+    assert len(named) > 40
+    missing = [(name, file) for name, file in named if name not in names_in(file)]
+    assert not missing
 
 
 def test_numbers_stated_in_the_pages_are_those_of_the_package():
