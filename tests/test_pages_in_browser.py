@@ -8,6 +8,8 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
+from embedx.comparison import ranking
+from embedx.comparison.labels import PRECISIONS
 from embedx.comparison.tables import page as page_of_comparison
 from embedx.report import projection
 from embedx.report.report import report
@@ -28,6 +30,20 @@ def driver():
         yield driver
 
 
+def ranking_of_labels(records):
+    """A ranking of the same objectives by all measures of labelled data."""
+    measures = ("ndcg@5", *PRECISIONS, "log_likelihood")
+    by_label = [
+        record
+        | {
+            "result": record["result"]
+            | {"scores": dict.fromkeys(measures, record["result"]["scores"]["log_likelihood"])}
+        }
+        for record in records
+    ]
+    return ranking.ranked(by_label, ["ns", NASTY], measures, "examples")
+
+
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory):
     """The files of a page of each kind."""
@@ -46,6 +62,10 @@ def pages(tmp_path_factory):
     comparison.write_text(
         page_of_comparison(NASTY, ranked(*records), "log-likelihood", {"machine": NASTY}), "utf-8"
     )
+    of_labels = folder / "compare-labels.html"
+    of_labels.write_text(
+        page_of_comparison("rows", ranking_of_labels(records), "validation nDCG@5", {}), "utf-8"
+    )
     model = word_folder(folder / "words")
     classifier = label_folder(folder / "labels")
     # the same map wherever the tests run, with room for its labels
@@ -60,6 +80,7 @@ def pages(tmp_path_factory):
         "labels": report(classifier, folder / "labels.html", test=str(test)),
         "labels without test": report(classifier, folder / "plain.html"),
         "comparison": comparison,
+        "comparison of labels": of_labels,
     }
 
 
@@ -114,6 +135,21 @@ def test_a_page_loads_without_a_complaint_or_a_request_and_fits(driver, pages, k
     assert (sum(map(int, ground[4:-1].split(","))) < 384) is dark
     assert find(driver, "#x") == []  # the element that a word would be
     assert NASTY in driver.execute_script("return document.body.textContent")
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize(
+    "kind", ["words", "labels", "labels without test", "comparison", "comparison of labels"]
+)
+def test_no_table_has_to_be_scrolled(driver, pages, kind, width):
+    open_page(driver, pages[kind], width)
+    until(driver, lambda: driver.execute_script("return document.readyState") == "complete")
+    too_wide = driver.execute_script(
+        "document.querySelectorAll('details').forEach(details => { details.open = true; });"
+        "return [...document.querySelectorAll('.wide')]"
+        ".filter(box => box.scrollWidth > box.clientWidth).map(box => box.textContent.trim())"
+    )
+    assert too_wide == []
 
 
 def test_a_request_would_be_noticed(driver, tmp_path):

@@ -35,8 +35,8 @@ def shown(value: float, error: float, sign: str = "") -> str:
     return text
 
 
-def cells(ranking: Ranking, line: Line) -> dict[str, str]:
-    """The columns of one objective, as people read them."""
+def ranking_row(ranking: Ranking, line: Line) -> dict[str, str]:
+    """The rank and the scores of one objective, by column, as people read them."""
     by = ranking.by
     row = {
         "objective": line.objective,
@@ -47,7 +47,13 @@ def cells(ranking: Ranking, line: Line) -> dict[str, str]:
         row[NAMES[measure]] = score_cell(standing)
         if measure == by:
             row[f"minus {ranking.first.objective}"] = difference_cell(standing)
-    row |= {
+    return row
+
+
+def cost_row(ranking: Ranking, line: Line) -> dict[str, str]:
+    """The time and memory of one objective, by column, as people read them."""
+    row = {
+        "objective": line.objective,
         f"{ranking.unit}/s": f"{line.pace:,.0f}",
         "peak MB": DASH if line.peak is None else f"{line.peak / MEGABYTE:,.0f}",
         "epochs": f"{line.epochs:.1f}",
@@ -92,7 +98,9 @@ def text(ranking: Ranking) -> str:
         return "\n".join(ranking.troubles)
     tuned = {row["objective"]: row["options"] for row in tuned_options(ranking)}
     rows = [
-        cells(ranking, line) | ({"tuned": tuned[line.objective]} if tuned else {})
+        ranking_row(ranking, line)
+        | cost_row(ranking, line)
+        | ({"tuned": tuned[line.objective]} if tuned else {})
         for line in ranking.lines
     ]
     lines = aligned(table(rows))
@@ -198,11 +206,12 @@ def page(name: str, ranking: Ranking, curve_of: str, setup: Mapping[str, str]) -
         when=list(filter(None, origin)),
         scores=score_charts(ranking, styles),
         names=styles,
-        rows=table([cells(ranking, line) for line in ranking.lines]),
+        rows=table([ranking_row(ranking, line) for line in ranking.lines]),
+        costs=table([cost_row(ranking, line) for line in ranking.lines]),
         tuned=table(tuned_options(ranking)),
         best=[line is ranking.best(ranking.by) for line in ranking.lines],
         charts=charts,
-        numbers=table(numbers(ranking)),
+        numbers=[*map(list, zip(*table(numbers(ranking)), strict=True))],
         setup=[f"{key}: {value}" for key, value in facts.items()],
     )
 
