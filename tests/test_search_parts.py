@@ -381,6 +381,20 @@ def test_two_clusters_of_many_vectors_are_found_by_a_sample_of_them(threads):
     assert len(set(in_order[middle:].tolist())) == 1
 
 
+@pytest.mark.parametrize("threads", [2, 5])
+def test_a_large_node_is_halved_by_threads_as_by_one(threads):
+    rng = np.random.default_rng(0)
+    n = 4 * SAMPLE + 3  # two levels of large nodes
+    column = rng.permuted(np.tile(np.arange(9), (n, 1)), axis=1)[:, :3].astype(np.int32)
+    value = rng.random((n, 3)).astype(np.float32)
+    value /= np.linalg.norm(value, axis=1, keepdims=True)
+    vectors = SparseVectors(np.arange(0, 3 * n + 1, 3), column.ravel(), value.ravel())
+    order, edges = balanced_tree(vectors, 9, 3, 1, threads)
+    order_of_one, edges_of_one = balanced_tree(vectors, 9, 3, 1, threads=1)
+    np.testing.assert_array_equal(order, order_of_one)
+    np.testing.assert_array_equal(edges, edges_of_one)
+
+
 @pytest.mark.parametrize("n", [8, 13, 30])
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_balanced_tree_is_that_of_2_means(n, threads):

@@ -33,6 +33,7 @@ from embedx.classification.familiarity import (
 from embedx.classification.left_out_labels import SubsetClassifier
 from embedx.classification.ranking import Answers, iter_answers, row_familiarity
 from embedx.evaluation.labels import hits
+from embedx.kernels.threads import in_threads
 from embedx.labeled.data import Labels
 
 # At most this share of the rows of unknown labels may have a label of this probability.
@@ -97,8 +98,8 @@ def fit(
         classifier, features, labels, n_words, empty_score, subset_classifiers
     )
 
-    default_weights = fit_weights(_joined(of_known_labels))
-    abstain_weights = fit_weights(_joined([*predicted, left_out]))
+    rows_of_factors = [_joined(of_known_labels), _joined([*predicted, left_out])]
+    default_weights, abstain_weights = in_threads(fit_weights, threads or 1, rows_of_factors)
     abstain_weights = with_lower_w0(abstain_weights, left_out.terms, left_out.p)
     return np.array([[empty_score, *weights] for weights in (default_weights, abstain_weights)])
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy import float32, int32, int64, ndarray
 
 from embedx.kernels import best_of_rows, kernel, kernel_part, place_of
-from embedx.kernels.threads import in_parts, in_threads
+from embedx.kernels.threads import PARTS_PER_THREAD, in_parts, in_threads
 from embedx.labeled.data import offsets_of
 
 # Weights are divided into parts by a sample: one weight in this many.
@@ -267,7 +267,7 @@ def _write_scores(
             offsets, features.indices, features.data, level, *visits, begin, end, row_of, scores
         )
 
-    in_parts(score, len(visits.slot), threads)
+    in_parts(score, len(visits.slot), threads, PARTS_PER_THREAD)
 
 
 def best_nodes(

@@ -6,6 +6,9 @@ from typing import Any
 
 import numpy as np
 
+# Parts for each thread, where equal parts take unequal times: the others share what is left.
+PARTS_PER_THREAD = 4
+
 
 def in_threads(work: Callable[..., Any], threads: int, *each: Iterable[Any]) -> list[Any]:
     """The results of `work` for successive arguments, like `map`, in order.
@@ -18,8 +21,14 @@ def in_threads(work: Callable[..., Any], threads: int, *each: Iterable[Any]) -> 
         return list(pool.map(work, *each))
 
 
-def in_parts(work: Callable[[int, int], Any], n: int, threads: int) -> list[Any]:
-    """The results of work(begin, end) on equal parts of range(n), at most n, one per thread."""
+def in_parts(
+    work: Callable[[int, int], Any], n: int, threads: int, parts_per_thread: int = 1
+) -> list[Any]:
+    """The results of work(begin, end) on equal parts of range(n), at most n.
+
+    parts_per_thread  more than one where equal parts take unequal times
+    """
     threads = max(min(threads, n), 1)
-    edges = np.linspace(0, n, threads + 1).astype(np.int64)
+    n_parts = min(threads * parts_per_thread, n) if threads > 1 else 1
+    edges = np.linspace(0, n, n_parts + 1).astype(np.int64)
     return in_threads(work, threads, edges[:-1], edges[1:])

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\n")
 ESCAPES = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
+ESCAPED = re.compile(r"[\\\t\n\r]")
 BREAKS_TABLES = re.compile(r"[\t\n\r]")
 
 
@@ -72,7 +73,7 @@ def escape(name: str) -> str:
     """The name with a tab, newline, carriage return or backslash written as `\\t`, `\\n`,
     `\\r` and two backslashes.
     """
-    return re.sub(r"[\\\t\n\r]", lambda match: ESCAPES[match[0]], name)
+    return ESCAPED.sub(lambda match: ESCAPES[match[0]], name)
 
 
 def as_cell(text: str) -> str:

@@ -17,13 +17,12 @@ from numpy import float32, int64, ndarray, uint64
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.random import bits, low_half_below, stream_key
 from embedx.kernels.select import select
-from embedx.kernels.simd import ONE, ZERO
-from embedx.kernels.threads import in_threads
+from embedx.kernels.simd import ZERO
+from embedx.kernels.threads import PARTS_PER_THREAD, in_parts, in_threads
 
 N_ITERATIONS = 20
 MIN_GAIN = 1e-3  # relative, of the sum of similarities
 SAMPLE = 8192  # vectors by which the clusters of a large node are found first
-NODES_PER_THREAD = 4  # several, so that threads end at about the same time
 
 
 class SparseVectors(NamedTuple):
@@ -41,6 +40,8 @@ class Workspace(NamedTuple):
     dots: ndarray  # float32 (n, 2): inner products of the vector at each place with both sums
     score: ndarray  # float32 (n,): by vector, similarity to the second half minus that to the first
     half: ndarray  # int8 (n,): by vector, its half
+    norms: ndarray  # float32 (2,): the norms of both sums
+    similarity: ndarray  # float32 (1,): sum of similarities in the iteration before
 
 
 @kernel
@@ -64,8 +65,54 @@ def halve_nodes(vectors, order, edges, keys, level, end_level, node, depth, work
 def _halve(vectors, order, begin, end, key, workspace):
     """Reorder order[begin:end] so that each half is a cluster; of an odd number the first half is
     the larger.
+    """
+    end_of_sample = draw_centroids(vectors, order, begin, end, key, workspace)
+    if end_of_sample < end:
+        _two_means(vectors, order, begin, end_of_sample, workspace)
+    _two_means(vectors, order, begin, end, workspace)
+    clear_sums(vectors, order, begin, end, workspace.sums)
 
-    A large node is clustered by a sample of its vectors first.
+
+@kernel_part
+def _two_means(vectors, order, begin, end, workspace):
+    """Order order[begin:end] by two clusters of equal size, and sum up the vectors of each."""
+    iteration = 0
+    while iteration < N_ITERATIONS:
+        write_dots(vectors, order, begin, end, workspace.sums, workspace.dots)
+        if not reassign(vectors, order, begin, end, iteration, workspace):
+            break
+        iteration += 1
+
+
+def _halve_in_threads(
+    vectors: SparseVectors,
+    order: ndarray,
+    begin: int,
+    end: int,
+    key: uint64,
+    workspace: Workspace,
+    threads: int,
+) -> None:
+    """`_halve` for a large node: threads share the inner products, which take most of the time."""
+
+    def write(first: int, stop: int) -> None:
+        write_dots(vectors, order, begin + first, begin + stop, workspace.sums, workspace.dots)
+
+    end_of_sample = draw_centroids(vectors, order, begin, end, key, workspace)
+    for stop in sorted({end_of_sample, end}):
+        for iteration in range(N_ITERATIONS):
+            in_parts(write, stop - begin, threads)
+            if not reassign(vectors, order, begin, stop, iteration, workspace):
+                break
+    clear_sums(vectors, order, begin, end, workspace.sums)
+
+
+@kernel
+def draw_centroids(vectors, order, begin, end, key, workspace):
+    """Draw two centroids of a node: write them as sums, with their norms.
+
+    A large node is clustered by a sample of its vectors first, which is moved to its beginning.
+    Returns where the sample ends.
     """
     n = end - begin
     n_sampled = n
@@ -79,54 +126,53 @@ def _halve(vectors, order, begin, end, key, workspace):
     second += second >= first
     _add(vectors, order[first], workspace.sums, 0)
     _add(vectors, order[second], workspace.sums, 1)
-    norms = ONE, ONE
-    if n_sampled < n:
-        norms = _two_means(vectors, order, begin, begin + n_sampled, norms, workspace)
-    _two_means(vectors, order, begin, end, norms, workspace)
-    _clear(vectors, order, begin, end, workspace.sums)
+    workspace.norms[:] = 1
+    return begin + n_sampled
 
 
-@kernel_part
-def _two_means(vectors, order, begin, end, norms, workspace):
-    """Order order[begin:end] by two clusters of equal size, and sum up the vectors of each; return
-    the norms of both sums.
+@kernel
+def write_dots(vectors, order, begin, end, sums, dots):
+    """Write the inner products of the vectors order[begin:end] with both sums."""
+    for k in range(begin, end):
+        dots[k, 0], dots[k, 1] = _dots(vectors, order[k], sums)
 
-    norms  the norms of the initial sums
+
+@kernel
+def reassign(vectors, order, begin, end, iteration, workspace):
+    """Order order[begin:end] by the inner products with both sums, and sum up the vectors of each
+    half; return False, without a change, where the similarities have hardly grown.
     """
-    sums = workspace.sums
     dots = workspace.dots
+    norms = workspace.norms
     middle = begin + (end - begin + 1) // 2
-    before = float32(-1)
-    for iteration in range(N_ITERATIONS):
-        for k in range(begin, end):
-            dots[k, 0], dots[k, 1] = _dots(vectors, order[k], sums)
-        if iteration > 0:
-            square0, square1 = ZERO, ZERO
-            for k in range(begin, middle):
-                square0 += dots[k, 0]
-            for k in range(middle, end):
-                square1 += dots[k, 1]
-            norms = _norm(square0), _norm(square1)
-            total = norms[0] + norms[1]
-            if total - before <= float32(MIN_GAIN) * total:
-                break
-            before = total
-        for k in range(begin, end):
-            workspace.score[order[k]] = dots[k, 1] / norms[1] - dots[k, 0] / norms[0]
-        select(order, workspace.score, begin, middle, end)
+    if iteration == 0:
+        workspace.similarity[0] = -1
+    else:
+        square0, square1 = ZERO, ZERO
+        for k in range(begin, middle):
+            square0 += dots[k, 0]
+        for k in range(middle, end):
+            square1 += dots[k, 1]
+        norms[0] = _norm(square0)
+        norms[1] = _norm(square1)
+        total = norms[0] + norms[1]
+        if total - workspace.similarity[0] <= float32(MIN_GAIN) * total:
+            return False
+        workspace.similarity[0] = total
+    norm0, norm1 = norms[0], norms[1]
+    for k in range(begin, end):
+        workspace.score[order[k]] = dots[k, 1] / norm1 - dots[k, 0] / norm0
+    select(order, workspace.score, begin, middle, end)
+    if iteration == 0:
+        clear_sums(vectors, order, begin, end, workspace.sums)
+    for k in range(begin, end):
+        half = int64(k >= middle)
         if iteration == 0:
-            _clear(vectors, order, begin, end, sums)
-            for k in range(begin, end):
-                half = int64(k >= middle)
-                _add(vectors, order[k], sums, half)
-                workspace.half[order[k]] = half
-        else:
-            for k in range(begin, end):
-                half = int64(k >= middle)
-                if workspace.half[order[k]] != half:
-                    _move(vectors, order[k], sums, half)
-                    workspace.half[order[k]] = half
-    return norms
+            _add(vectors, order[k], workspace.sums, half)
+        elif workspace.half[order[k]] != half:
+            _move(vectors, order[k], workspace.sums, half)
+        workspace.half[order[k]] = half
+    return True
 
 
 @kernel_part
@@ -162,8 +208,8 @@ def _dots(vectors, i, sums):
     return a, b
 
 
-@kernel_part
-def _clear(vectors, order, begin, end, sums):
+@kernel
+def clear_sums(vectors, order, begin, end, sums):
     """Set the sums to zero at the columns of the vectors order[begin:end]."""
     for k in range(begin, end):
         i = order[k]
@@ -197,17 +243,33 @@ def balanced_tree(
     def halve(level: int, end_level: int) -> None:
         """Halve the nodes of a level and those below it, without `end_level`, in threads."""
 
-        def of_node(node: int) -> None:
+        def halve_node(node: int) -> None:
             workspace = spare.get()
             halve_nodes(vectors, order, edges, keys, level, end_level, node, depth, workspace)
             spare.put(workspace)
 
-        in_threads(of_node, threads, range(1 << level))
+        in_threads(halve_node, threads, range(1 << level))
+
+    def halve_in_threads(level: int) -> None:
+        """Halve the nodes of a level of fewer nodes than threads."""
+        n_nodes = 1 << level
+
+        def halve_node(node: int) -> None:
+            workspace = spare.get()
+            places = edges[[node << (depth - level), (node + 1) << (depth - level)]].tolist()
+            key = keys[n_nodes - 1 + node]
+            _halve_in_threads(vectors, order, *places, key, workspace, threads // n_nodes)
+            spare.put(workspace)
+
+        in_threads(halve_node, n_nodes, range(n_nodes))
 
     # From the level on that has enough nodes for all threads, each is halved down to its leaves.
-    whole = min(depth, (NODES_PER_THREAD * threads - 1).bit_length())
+    whole = min(depth, (PARTS_PER_THREAD * threads - 1).bit_length())
     for level in range(whole):
-        halve(level, level + 1)
+        if threads >= 2 << level and n >> level >= 2 * SAMPLE:
+            halve_in_threads(level)
+        else:
+            halve(level, level + 1)
     halve(whole, depth)
     return order, edges
 
@@ -218,4 +280,6 @@ def _new_workspace(n: int, n_columns: int) -> Workspace:
         np.zeros((n, 2), float32),
         np.zeros(n, float32),
         np.zeros(n, np.int8),
+        np.zeros(2, float32),
+        np.zeros(1, float32),
     )

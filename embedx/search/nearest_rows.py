@@ -21,7 +21,7 @@ from scipy.sparse import csr_matrix
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.select import insert
 from embedx.kernels.simd import ZERO, padded
-from embedx.kernels.threads import in_parts
+from embedx.kernels.threads import PARTS_PER_THREAD, in_parts
 from embedx.labeled.scaling import scaled
 
 # Where the bands after the first begin: share of the postings that come before, if each row of the
@@ -164,7 +164,7 @@ def nearest_rows(index: RowIndex, queries: Any, k: int, threads: int) -> Nearest
         )
         write_nearest(index, offsets, features, queries.data, begin, end, workspace, *nearest)
 
-    in_parts(search, n, threads)
+    in_parts(search, n, threads, PARTS_PER_THREAD)
     return nearest
 
 
