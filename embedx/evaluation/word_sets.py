@@ -61,8 +61,8 @@ class SimilarityPairs:
     def __len__(self) -> int:
         return len(self.words)
 
-    def by_set(self, items: ndarray) -> list[ndarray]:
-        """`items`, bool or float (items,), of each set that is pooled."""
+    def divided(self, items: ndarray) -> list[ndarray]:
+        """`items`, bool or float (items,), divided into those of each set that is pooled."""
         return np.split(items, np.cumsum(self.sizes[:-1], dtype=np.int64))
 
 
@@ -132,13 +132,17 @@ class ItemScores:
         """
         if items is None:
             items = self.used
-        if not isinstance(self.test, SimilarityPairs):
-            return statistics.grouped(self.values[items], self.test.clusters[:, items])
-        by_set = self.test.by_set
-        sets = zip(by_set(self.test.gold), by_set(self.values), by_set(items), strict=True)
-        kept = [(gold[used], values[used]) for gold, values, used in sets if used.any()]
-        sizes = [len(gold) for gold, _ in kept]
-        return statistics.resampled(statistics.mean_spearman(kept), sizes, seed, resamples)
+        test = self.test
+        if isinstance(test, Analogies):
+            return statistics.grouped(self.values[items], test.clusters[:, items])
+        scored_sets = []
+        for gold, values, chosen in zip(
+            test.divided(test.gold), test.divided(self.values), test.divided(items), strict=True
+        ):
+            if chosen.any():
+                scored_sets.append((gold[chosen], values[chosen]))
+        sizes = [len(gold) for gold, _ in scored_sets]
+        return statistics.resampled(statistics.mean_spearman(scored_sets), sizes, seed, resamples)
 
 
 def folded(words: Sequence[str]) -> dict[str, str]:

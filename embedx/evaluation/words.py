@@ -181,7 +181,7 @@ def paired_difference(
     items = np.logical_and.reduce([scores.used for scores in [*a, *b]])
     if isinstance(test, SimilarityPairs) and test.sizes:
         items = np.concatenate(
-            [part & (np.count_nonzero(part) >= MIN_ITEMS) for part in test.by_set(items)]
+            [part & (np.count_nonzero(part) >= MIN_ITEMS) for part in test.divided(items)]
         )
     n_shared = int(np.count_nonzero(items))
     value = math.nan

@@ -91,11 +91,11 @@ def resolve_settings(config: Configuration, text: CountedText) -> Resolved:
 
 def negatives_of_pair(settings: SkipGramSettings, objective: Objective, sampler: Sampler) -> int:
     """Number of negatives drawn for a pair; 0 if none are drawn."""
-    is_drawn = sampler.candidates == "drawn" and not is_made_of_found_rows(settings, objective)
+    is_drawn = sampler.candidates == "drawn" and not is_made_for_search(settings, objective)
     return objective.negatives if is_drawn else 0
 
 
-def is_made_of_found_rows(settings: SkipGramSettings, objective: Objective) -> bool:
+def is_made_for_search(settings: SkipGramSettings, objective: Objective) -> bool:
     """Whether a search finds the candidates and the objective is made for one."""
     return retrieves(settings) and "retrieved" in objective.candidates
 
@@ -118,7 +118,7 @@ def default_draws(
     """The negatives drawn for a block, which its centres share: enough to keep each update small;
     None if none are drawn. With a search they are drawn during warm-up.
     """
-    if is_made_of_found_rows(settings, objective):
+    if is_made_for_search(settings, objective):
         return min(objective.negatives, MAX_DRAWS) or None
     n_negatives = negatives_of_pair(settings, objective, text.sampler)
     n_pairs = pairs_of_centre(settings.architecture, text.n_context)
