@@ -103,29 +103,24 @@ def neighbours_and_map(
     on_map = [vectors.words[row] for row in map_rows]
     words = list(dict.fromkeys([*settings.chosen_words, *random_words, *on_map]))
     near = dict(zip(words, vectors.most_similar_batch(words, settings.nearest), strict=True))
-
-    values: dict[str, Any] = {"map": None}
-    if on_map:
-        progress.note(f"map of {len(on_map):,} {vectors.noun}s by {projection.NAMES[method]}")
-        word_map = map_of(vectors, map_rows, method, settings.seed)
-        on_plane = map_data(vectors, word_map, near, settings.chosen_words)
-        on_plane["titles"] = [
-            names.get(word, shown_name(vectors, word)) for word in on_plane["words"]
-        ]
-        values["map"] = on_plane
-        values["projection"] = word_map.projection
-
     noun = vectors.noun
     listed = {
         f"Nearest {noun}s": settings.chosen_words,
         f"Nearest {noun}s of random {noun}s": random_words,
     }
-    values["neighbours"] = {
+    neighbours = {
         title: neighbour_rows(vectors, some_words, near, names)
         for title, some_words in listed.items()
         if some_words
     }
-    return values
+    if not on_map:
+        return {"neighbours": neighbours, "map": None}
+
+    progress.note(f"map of {len(on_map):,} {noun}s by {projection.NAMES[method]}")
+    word_map = map_of(vectors, map_rows, method, settings.seed)
+    on_plane = map_data(vectors, word_map, near, settings.chosen_words)
+    on_plane["titles"] = [names.get(word, shown_name(vectors, word)) for word in on_plane["words"]]
+    return {"neighbours": neighbours, "map": on_plane, "projection": word_map.projection}
 
 
 def scores_of(vectors: WordVectors, request: PageRequest) -> tuple[Report | None, str]:

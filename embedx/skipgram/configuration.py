@@ -41,9 +41,14 @@ from embedx.vectors.model import WordVectors
 class Configuration:
     """The settings that are resolved before the text is read.
 
-    kind       kind of data, see `defaults`
-    origins    reasons of settings that differ from the usual defaults, by name
-    inherited  settings that are taken from the model of --start
+    collapsed         with --collapsed
+    start             with --start
+    graph             with --walks
+    sampler_options   settings of the sampler's own
+    kind              kind of data, see `defaults`
+    origins           reasons of settings that differ from the usual defaults, by name
+    inherited         settings that are taken from the model of --start
+    is_sized_by_text  whether the size of the text chooses the optimizer and its learning rate
     """
 
     objective: Objective
@@ -51,14 +56,13 @@ class Configuration:
     text: TextSettings
     vocabulary: VocabularySettings
     phrases: PhraseSettings
-    collapsed: CollapsedSettings | None  # with --collapsed
-    start: Start | None  # with --start
-    graph: GraphSettings | None  # with --walks
-    sampler_options: Record  # settings of the sampler's own
+    collapsed: CollapsedSettings | None
+    start: Start | None
+    graph: GraphSettings | None
+    sampler_options: Record
     kind: str = TEXT
     origins: dict[str, str] = dataclasses.field(default_factory=dict)
     inherited: Record = dataclasses.field(default_factory=dict)
-    # Whether the size of the text chooses the optimizer and its learning rate.
     is_sized_by_text: bool = False
 
     @property
@@ -166,24 +170,21 @@ def configure(
     values = layers.values()
     new_objective = layers.objective(layers.objective.Settings.from_options(values))
     settings = SkipGramSettings.from_options(values)
-    collapsed = None
     if is_collapsed:
-        optimizers.find(settings.optimizer, COLLAPSED)
-        settings = dataclasses.replace(settings, sampler=layers.objective.samplers()[0])
-        collapsed = CollapsedSettings.from_options(values)
+        settings = _settings_of_counts(settings, layers)
     else:
         settings = _settings_of_blocks(settings, new_objective, options, layers)
-
     phrases = PhraseSettings.from_options(values)
     if start is not None:
         phrases = start.phrase_settings(values)
+
     configuration = Configuration(
         objective=new_objective,
         settings=settings,
         text=TextSettings.from_options(values),
         vocabulary=VocabularySettings.from_options(values),
         phrases=phrases,
-        collapsed=collapsed,
+        collapsed=CollapsedSettings.from_options(values) if is_collapsed else None,
         start=start,
         graph=graph,
         sampler_options=samplers.options_of_samplers(values),
@@ -192,6 +193,12 @@ def configure(
     )
     configuration.new_sampler()  # refuses settings of other samplers
     return _with_origins(configuration, layers)
+
+
+def _settings_of_counts(settings: SkipGramSettings, layers: Layers) -> SkipGramSettings:
+    """The settings with a sampler. Raises `EmbedxError` for an optimizer of blocks."""
+    optimizers.find(settings.optimizer, COLLAPSED)
+    return dataclasses.replace(settings, sampler=layers.objective.samplers()[0])
 
 
 def _settings_of_blocks(
