@@ -364,6 +364,7 @@ EXPERIMENT = Experiment(
         "targets": targets,
         "stages": stages,
         "reading": reading,
+        "estimates": scale_stages.targets,
         "cores": scale_stages.stages,
         "lock": scale_stages.lock,
     },

@@ -8,6 +8,7 @@ that worker threads hold the lock, and no number of cores makes training shorter
 """
 
 import json
+import resource
 import shutil
 import statistics
 import subprocess
@@ -18,19 +19,32 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from scipy.sparse import save_npz
+
 from eval import corpus, datasets
 from eval.experiment import Run
+from eval.generated_labels import generated
 from eval.page import number, table
 from eval.records import Job, Records, Result
 from eval.speed_classification import write_lines
 
+EMBEDX = [sys.executable, "-m", "embedx"]
 KINDS = ("command", "lock")  # of jobs
-TASKS = ("words", "labels")
+WORDS, FIVE_EPOCHS, LABELS, PREDICT, MILLION = "words", "5 epochs", "labels", "predict", "million"
+TASKS = (WORDS, FIVE_EPOCHS, LABELS, PREDICT, MILLION)
+TRAINED_WORDS = (WORDS, FIVE_EPOCHS)
+SAMPLED = (WORDS, LABELS)  # tasks whose interpreter lock is sampled
+ONE_TURN = (MILLION,)  # tasks that take minutes
 DATASET = "enwiki-cat"
+MANY_LABELS = 1_000_000
+MANY_LABELS_EPOCHS = 2
 CORES = (1, 2)
 ESTIMATED_CORES = (16, 64)
 WHOLE = "whole command"
 SAMPLES = 100  # a second, of who holds the interpreter's lock
+# Seconds of a whole command on 16 cores that are aimed at.
+TARGETS = {FIVE_EPOCHS: 7.5, LABELS: 7.0, PREDICT: 1.5, MILLION: 60.0}
+TARGET_CORES = 16
 
 
 class Parts(NamedTuple):
@@ -47,30 +61,47 @@ class Parts(NamedTuple):
 def jobs(run: Run) -> Iterator[Job]:
     """Commands on one core and on two take turns; one more on two, whose lock is sampled."""
     for task in run.chosen("task"):
-        for turn in range(int(run.settings.repetitions)):
+        for turn in range(1 if task in ONE_TURN else int(run.settings.repetitions)):
             for threads in CORES:
                 yield {"kind": "command", "task": task, "threads": threads, "turn": turn}
-        if run.has("py-spy", shutil.which("py-spy") is not None, "pip install py-spy"):
+        if task in SAMPLED and run.has(
+            "py-spy", shutil.which("py-spy") is not None, "pip install py-spy"
+        ):
             yield {"kind": "lock", "task": task, "threads": max(CORES)}
 
 
 def needs(run: Run) -> list[str]:
     """The data sets of the chosen tasks."""
-    names = {"words": datasets.TEXT, "labels": DATASET}
-    return [names[task] for task in run.chosen("task")]
+    names = dict.fromkeys(TRAINED_WORDS, datasets.TEXT)
+    names |= {LABELS: DATASET, PREDICT: DATASET}
+    return list(dict.fromkeys(names[task] for task in run.chosen("task") if task in names))
 
 
 def prepare(run: Run) -> dict[str, Any]:
-    """The text in lines, and where labelled rows lie, small generated ones in a trial run."""
+    """The text in lines, where labelled rows lie, small generated ones in a trial run, a classifier
+    of these, and generated rows of many labels.
+    """
     about: dict[str, Any] = {}
-    if "words" in run.chosen("task"):
+    tasks = run.chosen("task")
+    if set(tasks) & set(TRAINED_WORDS):
         about["corpus"] = corpus.unpacked(run)
         lines = run.folder / "lines"
         corpus.write_lines(Path(run.files["text"]), lines)
         run.files["lines"] = str(lines)
-    if "labels" in run.chosen("task"):
+    if LABELS in tasks or PREDICT in tasks:
         training = _small_rows(run) if run.quick else _rows(run)
         run.files["rows"], run.files["test rows"] = map(str, training)
+    if PREDICT in tasks:
+        run.files["model"] = str(run.folder / "classifier")
+        train = ["classify", run.files["rows"], "--output", run.files["model"], "--quiet"]
+        subprocess.run([*EMBEDX, *train], check=True, capture_output=True)
+    if MILLION in tasks:
+        n_labels = 1_000 if run.quick else MANY_LABELS
+        for name, matrix in zip(
+            ("features", "indicators"), generated(n_labels, n_labels, seed=0), strict=True
+        ):
+            run.files[name] = str(run.folder / f"{name}.npz")
+            save_npz(run.files[name], matrix, compressed=False)
     return about or {"data": {}}
 
 
@@ -95,21 +126,41 @@ def measure(run: Run, job: Job) -> Result:
         if job["kind"] == "lock":
             return _lock_seconds(command, Path(folder))
         start = time.perf_counter()
+        cpu_start = _cpu_seconds_of_children()
         completed = subprocess.run(command, capture_output=True, text=True)
         seconds = time.perf_counter() - start
+        cpu_seconds = _cpu_seconds_of_children() - cpu_start
     if completed.returncode:
         return {"error": completed.stderr.strip().splitlines()[-1]}
-    return {"seconds": seconds, "stages": json.loads(completed.stdout)["stages"]}
+    if job["task"] == PREDICT:  # whose result is no record of a run
+        stages = [{"stage": WHOLE, "seconds": seconds, "cpu_seconds": cpu_seconds}]
+    else:
+        stages = json.loads(completed.stdout)["stages"]
+    return {"seconds": seconds, "cpu seconds": cpu_seconds, "stages": stages}
+
+
+def _cpu_seconds_of_children() -> float:
+    """Seconds that all cores have worked for the processes that this one started and that ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def _command(run: Run, job: Job, folder: str) -> list[str]:
     """The command of a job."""
-    program = [sys.executable, "-m", "embedx"]
-    common = ["--threads", str(job["threads"]), "--output", f"{folder}/model", "--json"]
-    if job["task"] == "words":
-        text = run.files["lines"]
-        return [*program, "train", text, *common, "--epochs", "1", "--cache-dir", f"{folder}/cache"]
-    return [*program, "classify", run.files["rows"], "--test", run.files["test rows"], *common]
+    task = job["task"]
+    files = run.files
+    common = ["--threads", str(job["threads"]), "--output", f"{folder}/output"]
+    if task == PREDICT:
+        return [*EMBEDX, "predict", files["model"], files["test rows"], *common]
+    common.append("--json")
+    if task == LABELS:
+        return [*EMBEDX, "classify", files["rows"], "--test", files["test rows"], *common]
+    if task == MILLION:
+        epochs = ["--epochs", str(MANY_LABELS_EPOCHS)]
+        rows = [files["features"], "--train-labels", files["indicators"]]
+        return [*EMBEDX, "classify", *rows, *epochs, *common]
+    epochs = ["--epochs", "5" if task == FIVE_EPOCHS else "1"]
+    return [*EMBEDX, "train", files["lines"], *epochs, *common, "--cache-dir", f"{folder}/cache"]
 
 
 def _lock_seconds(command: list[str], folder: Path) -> Result:
@@ -151,12 +202,36 @@ def stages(records: Records) -> str:
         rows += [
             _row(task, stage, one.get(stage), two[stage], part) for stage, part in parts.items()
         ]
-        parts_of_whole = Parts(
-            sum(part.serial for part in parts.values()),
-            sum(part.parallel for part in parts.values()),
-        )
-        rows.append(_row(task, WHOLE, _total(one), _total(two), parts_of_whole))
+        if WHOLE not in parts:
+            rows.append(_row(task, WHOLE, _total(one), _total(two), _sum(parts)))
     return table(rows)
+
+
+def targets(records: Records) -> str:
+    """The estimate for a whole command of each task beside its target."""
+    rows = []
+    for task, target in TARGETS.items():
+        two = _medians(records, task, max(CORES))
+        if two:
+            seconds = _sum({stage: parts_of(*times) for stage, times in two.items()}).on(
+                TARGET_CORES
+            )
+            rows.append(
+                {
+                    "task": task,
+                    f"on {TARGET_CORES} cores, s": number(seconds, 2),
+                    "target, s": number(target, 1),
+                    "verdict": "met" if seconds <= target else "**not met**",
+                }
+            )
+    return table(rows)
+
+
+def _sum(parts: dict[str, Parts]) -> Parts:
+    """The parts of all stages together."""
+    return Parts(
+        sum(part.serial for part in parts.values()), sum(part.parallel for part in parts.values())
+    )
 
 
 def lock(records: Records) -> str:

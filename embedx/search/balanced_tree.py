@@ -256,9 +256,9 @@ def balanced_tree(
 
         def halve_node(node: int) -> None:
             workspace = spare.get()
-            places = edges[[node << (depth - level), (node + 1) << (depth - level)]].tolist()
+            begin, end = edges[[node << (depth - level), (node + 1) << (depth - level)]]
             key = keys[n_nodes - 1 + node]
-            _halve_in_threads(vectors, order, *places, key, workspace, threads // n_nodes)
+            _halve_in_threads(vectors, order, begin, end, key, workspace, threads // n_nodes)
             spare.put(workspace)
 
         in_threads(halve_node, n_nodes, range(n_nodes))
