@@ -29,6 +29,12 @@ def test_labels_that_differ_in_case_alone_are_pointed_out(tmp_path):
     assert not lines_with(completed.stderr, "case alone")
 
 
+def test_a_column_of_which_each_row_has_its_own_value_is_asked_about(tmp_path):
+    (tmp_path / "few.csv").write_text("text,price\n" + "".join(f"tea,{k}.5\n" for k in range(9)))
+    completed = run_command(tmp_path, "classify", "few.csv", "--epochs", 1)
+    assert lines_with(completed.stderr, "warning: 9 of 9 rows", '"price"', "--label-column")
+
+
 @pytest.mark.parametrize("layout", ["{0} 1:1\n{1} 2:1\n", "__label__{0} a\n__label__{1} b\n"])
 def test_labels_are_called_by_their_names(home, layout):
     (home / "few.txt").write_text(layout.format(2, 0) * 20)

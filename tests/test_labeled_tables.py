@@ -228,6 +228,18 @@ def test_mistakes_are_one_line_with_the_line_of_the_file(write, place, content, 
         read(write(content, name), table=settings)
 
 
+@pytest.mark.parametrize("cell", ["1,67", '"1,234.5"', "1.234,5"])
+def test_a_number_with_a_comma_is_told_from_text(write, cell):
+    with refused_data("a.csv:2", quoting=("1234.5", "thousands")):
+        read(write(f"label;x\na;{cell}\n", "a.csv"), table=TableSettings(feature_columns="x"))
+
+
+@pytest.mark.parametrize("first", ["# exported 2026", "Tickets"])
+def test_lines_before_a_heading_are_to_be_deleted(write, first):
+    with refused_data("a.csv:2", quoting="delete the lines before the heading"):
+        read(write(f"{first}\nlabel,text\nx,a\n", "a.csv"), table=TEXT_COLUMN)
+
+
 def test_an_empty_column_of_labels_is_named(write):
     with refused_data("a.csv", "label_column", quoting="tag"):
         read_training(

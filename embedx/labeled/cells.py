@@ -71,20 +71,23 @@ def cell(
         raise DataError(file, line, f'column "{column}": {error}', LIST_REMEDY) from error
     if result is not None:
         return result
-    raise DataError(
-        file,
-        line,
-        f'column "{column}" is {shown(value)}, {_expected(read)}',
-        "correct it, or choose another column",
-    )
+    problem = f'column "{column}" is {shown(value)}, {_expected(read)}'
+    raise DataError(file, line, problem, _remedy(value, read))
 
 
 def _expected(read: Callable[[Any], Any]) -> str:
     if read is number_of:
-        return "no finite float32"
+        return "not a number that float32 holds"
     if read is indicator_of:
         return "neither 0 nor 1, which say whether the row has this label"
     return "neither text nor a number, nor a list of these"
+
+
+def _remedy(value: Any, read: Callable[[Any], Any]) -> str:
+    is_number = read is number_of and isinstance(value, str)
+    if is_number and number_of(value.replace(",", "")) is not None:
+        return "write numbers as 1234.5, with a decimal point and without thousands separators"
+    return "correct it, or choose another column"
 
 
 def text_of(value: Any) -> str | None:

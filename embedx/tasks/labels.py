@@ -7,6 +7,8 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from embedx.classification import classifier, word_ngrams
 from embedx.classification.classifier import Classifier
 from embedx.classification.continued_training import TRAIN_TOGETHER, settings_to_continue
@@ -323,6 +325,7 @@ def _note_data(progress: Progress, training: Labeled, start: DataSchema | None) 
         f" {training.n_labels:,} labels{_new_labels(training.schema, start)}"
     )
     _note_labels_alike(progress, training.schema)
+    _warn_of_single_labels(progress, training)
 
     n_unlabelled = int((training.labels.n_of_row == 0).sum())
     if n_unlabelled:
@@ -350,6 +353,20 @@ def _note_labels_alike(progress: Progress, schema: DataSchema) -> None:
     alike = [" and ".join(names) for names in names_by_form.values() if len(names) > 1]
     if alike:
         progress.note(f"labels that differ in case alone are different labels: {_listed(alike)}")
+
+
+def _warn_of_single_labels(progress: Progress, training: Labeled) -> None:
+    """Warn where most rows of a table have a label that no other row has, as an id or a price."""
+    columns = training.schema.columns
+    if columns is None or columns.label is None or training.labels.n_of_row.max(initial=0) > 1:
+        return
+    n_single = np.count_nonzero(np.bincount(training.labels.ids) == 1)
+    if 2 * n_single > len(training):
+        progress.warn(
+            f"{n_single:,} of {len(training):,} rows have a label that no other row has: is"
+            f' "{columns.label}" the column of the labels? Choose another by ',
+            Setting("label_column"),
+        )
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -248,6 +248,8 @@ def table_rows(
         width = width or len(row)
         if row and len(row) != width:
             remedy = "put fields with a separator, quote or line feed into quotes"
+            if width == 1:
+                remedy = "delete the lines before the heading"
             yield begins, Bad(f"{len(row)} columns, but {width} in the first row", remedy)
         elif row:
             yield begins, row
