@@ -27,6 +27,7 @@ Fields = Mapping[str, "dataclasses.Field[Any]"]
 # Settings by gensim's names.
 GENSIM = {
     "vector_size": "dim",
+    "size": "dim",  # until gensim 4
     "alpha": "learning_rate",
     "negative": "negatives",
     "workers": "threads",

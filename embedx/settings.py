@@ -42,7 +42,7 @@ KINDS = {
     bool: (bool, "yes or no"),
     int: (numbers.Integral, "a whole number"),
     float: (numbers.Real, "a number"),
-    str: (str, "a text"),
+    str: (str, "a string"),
 }
 LIMITS = {
     "at_least": (operator.ge, "at least"),

@@ -154,6 +154,7 @@ def test_gensims_names_are_taken():
     ) == (3, 9)
     assert embedx.SkipGram(hs=1, negative=0).config.objective.name == "hs"
     assert estimator.set_params(vector_size=5).get_params()["dim"] == 5
+    assert estimator.set_params(size=6).get_params()["dim"] == 6
     for arguments, quoted in (
         ({"dim": 3, "vector_size": 4}, "vector_size=4 .*dim=3"),
         ({"objective": "ar", "hs": 1}, "hs=1 .*objective='ar'"),

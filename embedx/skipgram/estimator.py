@@ -56,7 +56,7 @@ class SkipGram:
     """Word vectors from Python: `SkipGram(objective="ns",
     dim=100).fit("corpus.txt").model.most_similar("city")`.
 
-    Takes every setting of `embedx train` by name, and gensim's names of some: vector_size,
+    Takes every setting of `embedx train` by name, and gensim's names of some: vector_size, size,
     negative, workers, alpha (which asks for gensim's optimiser, "sgd"), iter, max_final_vocab, sg,
     hs and cbow_mean. None stands for the default. `fit` accepts what the command line does, or an
     iterable of token lists. On token lists it is a scikit-learn transformer: `transform` returns

@@ -85,6 +85,7 @@ class SkipGramParameters(TypedDict, total=False):
     local_rate: float | None
     entropy: bool | None
     vector_size: int | None
+    size: int | None
     alpha: float | None
     negative: int | None
     workers: int | None
