@@ -48,14 +48,16 @@ SCORE_PADDING = 2 * SIMD_WIDTH
 FILTER_SIZE = 2048
 # Places in `Block.sizes`: `sizes[INPUTS]` is the number of inputs.
 INPUTS, EXAMPLES, CERTAIN, NOISE, PAIRS = range(5)
-# Places in the cursor of a chunk: the end of its words; the next centre; the end of the centres;
-# where each pair is a block, the next context of that centre; the number of blocks so far, and of
-# draws.
-WORDS_END, NEXT_CENTRE, CENTRES_END, NEXT_CONTEXT, BLOCKS_SO_FAR, DRAWS_SO_FAR = range(6)
-NOWHERE = 1 << 30  # beyond all columns
+# Places in the cursor of a chunk: the next centre and the end of the centres; the end of the words,
+# which are centres and margins; where each pair is a block, the next context of the next centre;
+# the numbers of blocks and draws so far.
+NEXT_CENTRE, CENTRES_END, WORDS_END, NEXT_CONTEXT, BLOCKS_SO_FAR, DRAWS_SO_FAR = range(6)
+# Beyond all columns.
+NOWHERE = 1 << 30
 DRAWN, PATH, ALL, RETRIEVED = range(4)
 CANDIDATES = {"drawn": DRAWN, "path": PATH, "all": ALL, "retrieved": RETRIEVED}
-FORM_PER_PAIR, FORM_MERGED, FORM_SUMMED = range(3)  # of `BlockPlan.form`
+# Forms of a block, `BlockPlan.form`.
+FORM_PER_PAIR, FORM_MERGED, FORM_SUMMED = range(3)
 # Arguments of a sampler (`samplers.contract`): draws depend on no input, and exclude no row.
 NO_INPUT = -1
 NONE_EXCLUDED = 0
@@ -91,10 +93,10 @@ class Block(NamedTuple):
 
     sizes: ndarray  # int64 (5,): numbers of inputs, examples, candidates of both kinds, pairs
     inputs: ndarray  # int32 (max inputs,): words
-    n_uses: ndarray  # int64 (max inputs,): the pairs that each input is part of
+    pairs_of_input: ndarray  # int64 (max inputs,): how many pairs each input is part of
     # int32 (max examples,): the row of each example in the objective's state, which is a word
     state_row: ndarray
-    n_pairs: ndarray  # int64 (max examples,): the pairs of each example
+    pairs_of_example: ndarray  # int64 (max examples,): how many pairs each example has
     label: ndarray  # float32 (max examples, max candidates)
     bit_zero_count: ndarray  # float32, like label where there is a tree
     candidates: ndarray  # int32 (max candidates,)
@@ -108,8 +110,8 @@ class Block(NamedTuple):
     context_mask: ndarray
     mean_weight: ndarray  # float32 (max examples,): 1 / the number of these inputs
     # int64 (tiles, 3), see `gemm`: the candidates of each tile of examples, and the examples of
-    # each tile of candidates. An example has few of the centres, side by side, and from column REST
-    # on the noise, which is behind them.
+    # each tile of candidates. A tile of examples has few of the centres, which are side by side,
+    # and from spans[tile, REST] on the noise.
     spans: ndarray
     candidate_spans: ndarray
 
@@ -157,30 +159,40 @@ def new_block(plan: BlockPlan, longest_path: int) -> Block:
     n_examples = max_examples(plan)
     n_candidates = max_candidates(plan, longest_path)
     inputs = np.zeros(n_inputs, int32)
-    n_uses = np.zeros(n_inputs, int64)
+    pairs_of_input = np.zeros(n_inputs, int64)
     candidates = np.zeros(n_candidates, int32)
     drawn = np.zeros((1, n_candidates), float32)
     if plan.candidates == ALL:
         candidates[: plan.n_rows] = np.arange(plan.n_rows)
         drawn[:, : plan.n_rows] = 1
-    is_skipgram = plan.encoder == SKIPGRAM  # an example is an input, with the same word and pairs
-    has_spans = plan.candidates == PATH or (plan.candidates == DRAWN and plan.form != FORM_MERGED)
-    width = 0 if is_skipgram else padded(n_inputs)
+
+    if plan.encoder == SKIPGRAM:
+        # An example is an input, with the same word and pairs.
+        state_row = inputs
+        pairs_of_example = pairs_of_input
+        context_mask = np.zeros((0, 0), float32)
+        mean_weight = np.zeros(0, float32)
+    else:
+        state_row = np.zeros(n_examples, int32)
+        pairs_of_example = np.zeros(n_examples, int64)
+        context_mask = np.zeros((n_examples, padded(n_inputs)), float32)
+        mean_weight = np.zeros(n_examples, float32)
+
+    has_tree = plan.candidates == PATH
+    has_spans = has_tree or (plan.candidates == DRAWN and plan.form != FORM_MERGED)
     return Block(
         sizes=np.zeros(5, int64),
         inputs=inputs,
-        n_uses=n_uses,
-        state_row=inputs if is_skipgram else np.zeros(n_examples, int32),
-        n_pairs=n_uses if is_skipgram else np.zeros(n_examples, int64),
+        pairs_of_input=pairs_of_input,
+        state_row=state_row,
+        pairs_of_example=pairs_of_example,
         label=np.zeros((n_examples, n_candidates), float32),
-        bit_zero_count=np.zeros(
-            (n_examples if plan.candidates == PATH else 0, n_candidates), float32
-        ),
+        bit_zero_count=np.zeros((n_examples if has_tree else 0, n_candidates), float32),
         candidates=candidates,
         drawn=drawn,
         centre_examples=np.zeros(2 * plan.window, int32),
-        context_mask=np.zeros((n_examples if width else 0, width), float32),
-        mean_weight=np.zeros(n_examples if width else 0, float32),
+        context_mask=context_mask,
+        mean_weight=mean_weight,
         spans=np.zeros((n_examples // TILE if has_spans else 0, 3), int64),
         candidate_spans=np.zeros((n_candidates // TILE if has_spans else 0, 3), int64),
     )
@@ -265,13 +277,13 @@ def _start_block(plan, words, block, n_centres, begin, end):
     """
     for j in range(end - begin):
         block.inputs[j] = words.word[begin + j]
-        block.n_uses[j] = 0
+        block.pairs_of_input[j] = 0
     width = block.label.shape[1]
     if plan.candidates != PATH and plan.candidates != ALL:
         width = (max(plan.block_size, 1) + SIMD_WIDTH - 1) // SIMD_WIDTH * SIMD_WIDTH
     n_examples = start_examples(plan.encoder, block, n_centres, end - begin)
     for e in range(n_examples):
-        block.n_pairs[e] = 0
+        block.pairs_of_example[e] = 0
         clear(block.label, e, width)
         if plan.candidates == PATH:
             clear(block.bit_zero_count, e, width)
@@ -298,7 +310,7 @@ def _add_pairs(shared, workspace, block, first, n_centres, begin, end):
         else:
             n_certain = _add_centre(plan, block, words.word[y], n_examples, n_certain)
         for i in range(n_examples):
-            block.n_pairs[block.centre_examples[i]] += 1
+            block.pairs_of_example[block.centre_examples[i]] += 1
         n_pairs += n_examples
     block.sizes[PAIRS] = n_pairs
     block.spans[:, REST] = n_certain

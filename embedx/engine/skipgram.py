@@ -173,7 +173,8 @@ class SkipGramWorkspace(NamedTuple):
     batch: Batch
     # (max positives of an example, 1 + noise): a row for each distinct positive of one example
     pairs: Batch
-    centre: ndarray  # int64 (1 + max positives of an example,): the candidate of each positive
+    # int64 (1 + max positives of an example,): the candidates that are its positives
+    positives: ndarray
     log_expected: ndarray  # float32 (max candidates,): log expected counts of a block's candidates
     # int64 (max candidates,): the column in `pairs` of a centre that is also noise, else -1
     noise_column: ndarray
@@ -231,7 +232,7 @@ def new_workspace(
         w_gradient=aligned_zeros(n_candidates, columns),
         batch=new_batch(n_examples, n_candidates, uniforms_width),
         pairs=new_batch(n_pairs, padded(n_noise + SIMD_WIDTH, SCORE_PADDING), uniforms_width),
-        centre=np.zeros(n_pairs + 1, int64),
+        positives=np.zeros(n_pairs + 1, int64),
         log_expected=vector(n_candidates),
         noise_column=np.zeros(n_candidates, int64),
         rng_state=np.zeros(2, uint64),
@@ -441,7 +442,7 @@ def update_inputs(shared, workspace, block, lr):
     max_rate = workspace.max_input_rate[0]
     backward(plan.encoder, block, n_inputs, n_examples, workspace.h_gradient, gradient)
     for j in range(n_inputs):
-        if block.n_uses[j] == 0:
+        if block.pairs_of_input[j] == 0:
             continue
         if plan.bias >= 0:
             gradient[j, plan.bias] = 0

@@ -91,7 +91,7 @@ def _coefficients_by_example(coefficients, shared, workspace, block, lr):
         if plan.uses_score_gain:
             for k in range(n):
                 batch.score_gain[e, k] = score_gain(workspace, e, k)
-        _describe_example(shared, workspace, block, e, batch, e, min(block.n_pairs[e], 1))
+        _describe_example(shared, workspace, block, e, batch, e, min(block.pairs_of_example[e], 1))
     state_lr = lr * plan.optimizer.state_rate
     return coefficients(batch, shared.tables.state, shared.constants, n_examples, n, state_lr)
 
@@ -102,7 +102,7 @@ def _count_samples(plan, workspace, block, e, batch, n):
     n_certain = block.sizes[CERTAIN]
     weight = ONE
     if plan.form == FORM_SUMMED:
-        weight = np.float32(block.n_pairs[e])
+        weight = np.float32(block.pairs_of_example[e])
     for k in range(0, n, SIMD_WIDTH):
         counts = multiply_add(splat(weight), load(block.drawn, 0, k), zeros())
         store(batch.sample_count, e, k, counts)
@@ -150,10 +150,10 @@ def _fill_shared_noise(plan, workspace, block):
         for k in range(0, width, SIMD_WIDTH):
             store(sample_count, p, k, load(sample_count, 0, k))
             store(log_expected_count, p, k, load(log_expected_count, 0, k))
-    has_centres = first_noise < block.sizes[CERTAIN]
+    is_centre_in_noise = first_noise < block.sizes[CERTAIN]
     for i in range(block.sizes[CERTAIN]):
-        workspace.noise_column[i] = 1 + i if has_centres else -1
-        if not has_centres:
+        workspace.noise_column[i] = 1 + i if is_centre_in_noise else -1
+        if not is_centre_in_noise:
             for k in range(n_noise):
                 if block.candidates[first_noise + k] == block.candidates[i]:
                     workspace.noise_column[i] = 1 + k
@@ -187,17 +187,17 @@ def _fill_pairs(shared, workspace, block, e, first_noise, n_noise):
     z = pairs.z
     sample_count = pairs.sample_count
     block_z = workspace.batch.z
-    centre = workspace.centre
+    positives = workspace.positives
     n_pairs = 0
     for i in range(block.sizes[CERTAIN]):
-        # Written before it is known to be a positive, to save a branch: `centre` has one place more
-        # than there are positives.
-        centre[n_pairs] = i
+        # Written before it is known to be a positive, to save a branch: `positives` has one place
+        # more than there can be.
+        positives[n_pairs] = i
         n_pairs += block.label[e, i] > 0
     for p in range(n_pairs):
         for k in range(0, n_noise, SIMD_WIDTH):
             store(z, p, 1 + k, load(block_z, e, first_noise + k))
-        i = centre[p]
+        i = positives[p]
         z[p, 0] = block_z[e, i]
         # An accidental hit: the positive is not noise of its own pair.
         hit = workspace.noise_column[i]
@@ -221,7 +221,7 @@ def _sum_pairs(workspace, block, e, n_pairs, first_noise, n_noise):
     """
     z = workspace.pairs.z
     block_z = workspace.batch.z
-    centre = workspace.centre
+    positives = workspace.positives
     clear(block_z, e, block.sizes[CERTAIN])
     for k in range(0, n_noise, SIMD_WIDTH):
         total = zeros()
@@ -230,8 +230,8 @@ def _sum_pairs(workspace, block, e, n_pairs, first_noise, n_noise):
         store(block_z, e, first_noise + k, total)
     # A positive may also be noise of another pair: its coefficient is added to those.
     for p in range(n_pairs):
-        block_z[e, centre[p]] += z[p, 0]
-        hit = workspace.noise_column[centre[p]]
+        block_z[e, positives[p]] += z[p, 0]
+        hit = workspace.noise_column[positives[p]]
         if hit > 0:
             drawn = block.drawn[0, first_noise + hit - 1]
             workspace.pairs.sample_count[p, hit] = drawn

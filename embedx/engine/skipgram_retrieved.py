@@ -149,7 +149,7 @@ def _add_found(tables, retrieval, search_workspace, block):
     for k in range(block.sizes[CERTAIN]):
         n = _join(int64(block.candidates[k]), n, search_workspace, block)
     for j in range(block.sizes[INPUTS]):
-        if block.n_uses[j] > 0:
+        if block.pairs_of_input[j] > 0:
             word = int64(block.inputs[j])
             if found_rows.uses[word] == NEVER or found_rows.uses[word] >= retrieval.refresh:
                 fetch_word(tables.inputs.rows, tables.parts, word, search_workspace.vector, 0, -1)

@@ -194,16 +194,22 @@ class WordVectorsRun:
 
     def data_hash(self) -> str:
         """A hash of the encoded corpus and its vocabulary."""
-        words = zlib.crc32("\n".join(self.vocabulary.words).encode())
-        return f"{checksum(self.corpus.tokens):08x}{words:08x}"
+        return "".join(f"{part:08x}" for part in self._checksums())
+
+    def _checksums(self) -> list[int]:
+        """The checksums of the tokens and of the words."""
+        words = "\n".join(self.vocabulary.words).encode()
+        return [checksum(self.corpus.tokens), zlib.crc32(words)]
 
     def identity(self) -> Record:
         """What decides the result, by which a resumed run is recognised."""
-        start = self.config.start
-        settings = {name: v for name, v in self.config.record().items() if name != "threads"}
-        words = zlib.crc32("\n".join(self.vocabulary.words).encode())
-        identity: Record = {} if start is None else {"start": start.identity()}
-        return identity | {"corpus": [checksum(self.corpus.tokens), words], "settings": settings}
+        settings = {
+            name: value for name, value in self.config.record().items() if name != "threads"
+        }
+        identity: Record = {}
+        if self.config.start is not None:
+            identity["start"] = self.config.start.identity()
+        return identity | {"corpus": self._checksums(), "settings": settings}
 
     @property
     def n_tokens(self) -> int:

@@ -127,23 +127,30 @@ def train_model(run: TrainableRun[Trained], checkpoints: Checkpoints | None = No
     run ended early; Ctrl-C, too, ends training with the parameters so far.
     """
     progress = run.progress
-    settings = run.used_settings()
-    for name, reason in run.origins.items():
-        if name in settings:
-            value = as_typed(settings[name])
-            progress.detail(f"{name.replace('_', '-')}={value}, chosen: {reason}")
+    _note_chosen(run)
     with progress.stage("allocate"):
         plan = allocate(run)
-    plan.check(*run.size())
+    size = run.size()
+    plan.check(size.parameters, size.remedy)
     on_disk = run.on_disk(plan)
     if checkpoints is not None and on_disk is not None:
-        checkpoints.check_disk(*on_disk)
+        checkpoints.check_disk(on_disk.model, on_disk.state)
+
     with progress.stage("train"):
         outcome = run.train(plan, checkpoints)
     with progress.stage("held out"):
         trained = run.finish(outcome)
     trained.model.facts["versions"] = versions()
     return trained
+
+
+def _note_chosen(run: TrainableRun[Trained]) -> None:
+    """Note the settings that were chosen, with their reasons, for --verbose."""
+    settings = run.used_settings()
+    for name, reason in run.origins.items():
+        if name in settings:
+            value = as_typed(settings[name])
+            run.progress.detail(f"{name.replace('_', '-')}={value}, chosen: {reason}")
 
 
 def versions() -> dict[str, str]:

@@ -9,8 +9,8 @@ from embedx.training.schedule import Schedule
 from embedx.training.strategy import Strategy, Tally
 
 
-class Standing(NamedTuple):
-    """Where a run stands.
+class Status(NamedTuple):
+    """The status of a run, as it is reported.
 
     tally       sums over the chunks so far
     seconds     duration of training so far, without pauses
@@ -26,7 +26,7 @@ class Standing(NamedTuple):
 
 
 class ProgressReports:
-    """Reports the standing of a run to `progress`. Its speed is that since the last report."""
+    """Reports the status of a run to `progress`. Its speed is that since the last report."""
 
     def __init__(self, progress: Progress, schedule: Schedule, strategy: Strategy) -> None:
         self.progress = progress
@@ -37,46 +37,46 @@ class ProgressReports:
         self.seconds = 0.0
         self.loss: float | None = None
 
-    def start(self, standing: Standing) -> None:
+    def start(self, status: Status) -> None:
         """Start a bar over the seconds of a time budget, else over words or examples."""
-        self.restart_interval(standing)
+        self.restart_interval(status)
         schedule = self.schedule
         if schedule.time_budget:
-            self.progress.start("training", schedule.time_budget, "s", standing.seconds)
+            self.progress.start("training", schedule.time_budget, "s", status.seconds)
             return
         total = schedule.n_words * schedule.epochs
         known_total = None if math.isinf(total) else total
-        self.progress.start("training", known_total, f" {schedule.unit}", standing.tally.words)
+        self.progress.start("training", known_total, f" {schedule.unit}", status.tally.words)
 
-    def restart_interval(self, standing: Standing) -> None:
+    def restart_interval(self, status: Status) -> None:
         """Measure the speed from here on: the run starts, or was rolled back."""
-        self.tally = standing.tally
-        self.seconds = standing.seconds
+        self.tally = status.tally
+        self.seconds = status.seconds
 
-    def report(self, standing: Standing) -> None:
-        """Report the standing, if it is another one than at the last report."""
-        new = standing.tally.since(self.tally)
-        has_news = new.words > 0 or standing.loss != self.loss
+    def report(self, status: Status) -> None:
+        """Report the status, if it is another one than at the last report."""
+        new = status.tally.since(self.tally)
+        has_news = new.words > 0 or status.loss != self.loss
         if not has_news or self.strategy.reports_itself:
             return
         facts: Record = {}
         if new.words > 0:
-            pace = new.words / max(standing.seconds - self.seconds, 1e-9)
+            pace = new.words / max(status.seconds - self.seconds, 1e-9)
             facts[f"{self.schedule.unit}_per_second"] = round(pace)
         if self.schedule.has_epochs:
-            facts |= self.schedule.epoch_facts(standing.n_finished)
-        done: float = standing.tally.words
+            facts |= self.schedule.epoch_facts(status.n_finished)
+        done: float = status.tally.words
         if self.schedule.time_budget:
-            done = min(standing.seconds, self.schedule.time_budget)
+            done = min(status.seconds, self.schedule.time_budget)
         self.progress.update(
             done,
-            loss=standing.loss,
+            loss=status.loss,
             loss_unit=self.strategy.loss_unit,
-            learning_rate=standing.learning_rate,
+            learning_rate=status.learning_rate,
             **facts,
         )
-        self.restart_interval(standing)
-        self.loss = standing.loss
+        self.restart_interval(status)
+        self.loss = status.loss
 
     def finish(self) -> None:
         """End the bar."""

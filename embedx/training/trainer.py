@@ -21,7 +21,7 @@ from embedx.settings import Options
 from embedx.training.checkpoint import Checkpoints
 from embedx.training.guard import Guard
 from embedx.training.outcome import LossCurve, Outcome
-from embedx.training.progress_reports import ProgressReports, Standing
+from embedx.training.progress_reports import ProgressReports, Status
 from embedx.training.run_command import resume_command
 from embedx.training.schedule import Schedule
 from embedx.training.state import TrainState
@@ -167,7 +167,7 @@ class _Training:
         elif self.checkpoints is not None and self.checkpoints.is_resuming:
             self.checkpoints.restore(self.state)
         self.guard.begin()
-        self.reports.start(self._standing())
+        self.reports.start(self._status())
 
     def train_until_over(self) -> KeyboardInterrupt | LostClusterError | None:
         """Train until the run is over. Returns the interrupt or error that ended it early, once
@@ -281,7 +281,7 @@ class _Training:
             return None
         error = self._diverged_error(problem)
         self.has_good_state = self.guard.end_at_good_state()
-        self.reports.restart_interval(self._standing())
+        self.reports.restart_interval(self._status())
         return error
 
     def _continue_from_rollback(self, problem: str) -> None:
@@ -295,7 +295,7 @@ class _Training:
         self.words_at_check = 0
         if self.checkpoints is not None and self.checkpoints.states():
             self.checkpoints.take(self.state)
-        self.reports.restart_interval(self._standing())
+        self.reports.restart_interval(self._status())
 
     def _diverged_error(self, problem: str) -> DivergedError:
         """The error of a run that ends. After rollbacks the rate may be too low as well as too
@@ -338,14 +338,14 @@ class _Training:
         )
 
     def _report(self) -> None:
-        """Report the standing of the run to `progress`."""
+        """Report the status of the run to `progress`."""
         with self.lock:
-            standing = self._standing()
-        self.reports.report(standing)
+            status = self._status()
+        self.reports.report(status)
 
-    def _standing(self) -> Standing:
-        """The standing of the run. Call it with `lock`, or in a pause."""
-        return Standing(self.tally, self.seconds, self._n_finished, self._loss, self.learning_rate)
+    def _status(self) -> Status:
+        """The status of the run. Call it with `lock`, or in a pause."""
+        return Status(self.tally, self.seconds, self._n_finished, self._loss, self.learning_rate)
 
     @property
     def _loss(self) -> float | None:
