@@ -114,9 +114,8 @@ def classify(
     does. With scikit-learn, `SoftmaxClassifier.load(output)` is the same model.
     """
     check_names("classify", settings, CLASSIFY)
-    files = [train] if isinstance(train, str | Path) else train
     request = ClassifyRequest(
-        train=[str(file) for file in files],
+        train=_names_of("train", train, "SoftmaxClassifier().fit(X, y) takes the rows themselves"),
         train_labels=train_labels,
         objective=objective,
         settings=plain_settings(settings, CLASSIFY),
@@ -129,6 +128,19 @@ def classify(
             save_or_rescue(lambda place: model.save(place, overwrite), Path(output))
     trained.outcome.raise_reason()
     return model
+
+
+def _names_of(argument: str, given: object, instead: str) -> list[str]:
+    """The names of files or data sets that were given, one or several. Raises `DataError` for
+    anything else, such as a data frame.
+
+    instead  what to do with rows in memory
+    """
+    names = given if isinstance(given, list | tuple) else [given]
+    if not all(isinstance(name, str | Path) for name in names):
+        problem = f"a {type(given).__name__}, where names of files are expected"
+        raise DataError(argument, None, problem, instead)
+    return [str(name) for name in names]
 
 
 @contextlib.contextmanager
@@ -168,7 +180,7 @@ def compare(
     fields = {**CLASSIFY, **skipgram.FIELDS, **COMPARE}
     check_names("compare", settings, fields)
     given = plain_settings(settings, fields)
-    names = [data] if isinstance(data, str) else list(data)
+    names = _names_of("data", data, "write the rows to a file")
     if isinstance(objectives, str):
         objectives = variants_of(objectives)
     with python_progress(verbose) as progress:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
@@ -14,6 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_classifier_multioutput, check_estimator
 
+import embedx
 from embedx.classification import estimator_settings
 from embedx.classification.estimator import SoftmaxClassifier
 from embedx.classification.settings import ClassifySettings
@@ -22,7 +24,7 @@ from embedx.objectives import OBJECTIVES
 from embedx.runtime import progress
 from embedx.samplers import SAMPLERS
 from embedx.settings import settings_of
-from tests.support.refusals import refused
+from tests.support.refusals import refused, refused_data
 
 ORDER = (
     "the order of the steps, and the noise, are drawn by place: rows that stand elsewhere are met"
@@ -195,6 +197,29 @@ def test_scikit_learns_check_of_several_outputs():
 
 
 # ---- in pipelines, searches and other processes
+
+
+@pytest.mark.parametrize(
+    ("rows", "labels", "remedy"),
+    [
+        (["tea", "coffee"], [["hot"], ["hot", "black"]], "MultiLabelBinarizer"),
+        (["tea", "coffee"], pd.Series([["hot"], []]), "MultiLabelBinarizer"),
+        (pd.DataFrame({"n": [1, 2], "text": ["tea", "coffee"]}), [0, 1], r"X\['text'\]"),
+    ],
+)
+def test_lists_of_labels_and_columns_of_texts_are_refused_with_the_form_to_give(
+    rows, labels, remedy
+):
+    with pytest.raises(ValueError, match=remedy):
+        SoftmaxClassifier().fit(rows, labels)
+
+
+def test_a_data_frame_in_place_of_a_file_is_refused(tmp_path):
+    frame = pd.DataFrame({"text": ["tea", "coffee"], "label": [0, 1]})
+    with refused_data("train", quoting="SoftmaxClassifier().fit(X, y)"):
+        embedx.classify(frame)
+    with refused_data("data", quoting="write the rows to a file"):
+        embedx.compare(frame, "softmax", tmp_path / "out")
 
 
 def test_pipelines_searches_and_cross_validation_fit_it(digit_arrays):

@@ -7,6 +7,7 @@ predict      `features_to_predict`: texts and tables by `features_by_schema` alo
 partial_fit  later calls: `features_by_schema`, then `validated`, then `for_training`
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -67,10 +68,20 @@ def validated(estimator: Any, X: Any, y: Any, *, reset: bool) -> tuple[Any, Any]
 
     reset  whether their number of features, and names, are those of the model from now on
     """
+    if _has_lists_of_names(y):
+        matrix = "sklearn.preprocessing.MultiLabelBinarizer().fit_transform(y)"
+        raise ValueError(f"y has lists of labels; give their indicator matrix, {matrix}")
     features, labels = validate_data(
         estimator, X, y, accept_sparse="csr", dtype=float32, multi_output=True, reset=reset
     )
     return features, labels
+
+
+def _has_lists_of_names(y: Any) -> bool:
+    """Whether the rows of labels are lists, some of them with a text."""
+    if not isinstance(y, Iterable) or not isinstance(next(iter(y), None), list | tuple | set):
+        return False
+    return any(isinstance(label, str) for labels in y for label in labels)
 
 
 def for_training(X: Any, *, has_hidden: bool) -> Any:
@@ -91,3 +102,15 @@ def _check_form(X: Any) -> None:
     checks.require(checks.wrong_sparse(X), "X", "build the matrix anew")
     if isinstance(X, str):
         raise ValueError(f"X is the text {X[:40]!r}; give a list of texts")
+    column = _column_of_text(X)
+    if column is not None:
+        raise ValueError(
+            f"X has text in the column {column!r}; give its texts alone, X[{column!r}]"
+        )
+
+
+def _column_of_text(X: Any) -> Any:
+    """The first column of a data frame that begins with a text; None if there is none."""
+    if not (hasattr(X, "columns") and hasattr(X, "iloc") and len(X)):
+        return None
+    return next((name for name in X.columns if isinstance(X[name].iloc[0], str)), None)
