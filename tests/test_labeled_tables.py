@@ -240,6 +240,11 @@ def test_lines_before_a_heading_are_to_be_deleted(write, first):
         read(write(f"{first}\nlabel,text\nx,a\n", "a.csv"), table=TEXT_COLUMN)
 
 
+def test_a_column_has_one_role(write):
+    with refused_data("a.csv", "text_column", "label_column", quoting='"text"'):
+        read(write("text,label\nx,a\ny,b\n", "a.csv"), table=TableSettings("text", "text"))
+
+
 def test_an_empty_column_of_labels_is_named(write):
     with refused_data("a.csv", "label_column", quoting="tag"):
         read_training(

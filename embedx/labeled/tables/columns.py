@@ -1,7 +1,7 @@
 """Which columns of a table are used: those named, those of the training data, or as guessed."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from embedx.errors import DataError, Setting, Text, joined
 from embedx.labeled.data import Columns
@@ -154,7 +154,20 @@ def _named_columns(
                     ("choose ", Setting(setting), f" among {listed(available)}"),
                 )
             columns.append(column)
+    _check_named_once(file, columns_by_setting)
     return columns_by_setting
+
+
+def _check_named_once(file: str, columns_by_setting: Mapping[str, Sequence[str]]) -> None:
+    """Raise `DataError` for a column that is named twice, as text and label say."""
+    setting_of: dict[str, str] = {}
+    for setting, columns in columns_by_setting.items():
+        for column in columns:
+            first = setting_of.setdefault(column, setting)
+            if first != setting:
+                settings: Text = ("by ", Setting(first), " and by ", Setting(setting))
+                problem = (f'column "{column}" is named ', settings)
+                raise DataError(file, None, problem, "give each column one role")
 
 
 def _find_column(name: str, available: Mapping[str, None], by_position: list[str]) -> str | None:
