@@ -17,7 +17,7 @@ from embedx.labeled.named_data import rows_to_test_on
 from embedx.labeled.read import read, read_training
 from embedx.text import fetch as fetching
 from embedx.text.fetch import fetch
-from embedx.text.recipes import data_folder, find_recipe, listed
+from embedx.text.recipes import data_folder, find_recipe, recipe_states
 from tests.support.commands import run_command
 from tests.support.notes import Notes, lines_with
 from tests.support.refusals import refused_data
@@ -107,7 +107,7 @@ def zoo(site, workdir):
 
 
 def state_of(name):
-    return next(row["state"] for row in listed() if row["name"] == name)
+    return next(row["state"] for row in recipe_states() if row["name"] == name)
 
 
 def test_an_archive_is_fetched_and_its_parts_are_trained_on_and_scored(zoo, site):

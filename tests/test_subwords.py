@@ -80,7 +80,7 @@ def test_ngrams_of_ascii_are_hashed_by_fnv_1a(content, published):
 @pytest.mark.parametrize(("shortest", "longest", "n_buckets"), LENGTHS[:4])
 def test_a_vocabulary_is_listed_as_each_word_is(shortest, longest, n_buckets):
     spec = NGrams(shortest, longest, n_buckets)
-    parts, buckets = subwords.listed([encoded(word) for word in WORDS], spec)
+    parts, buckets = subwords.parts_of_words([encoded(word) for word in WORDS], spec)
     met = set()
     for k, word in enumerate(WORDS):
         first, *others = parts.rows[parts.offsets[k] : parts.offsets[k + 1]].tolist()
@@ -258,7 +258,7 @@ def test_ngrams_that_memory_has_no_room_for_are_refused(two_topics, monkeypatch)
         fit(two_topics, "ns", subwords="3-6")
     spec = NGrams(1, 9, 100)
     words = [encoded(word) for word in WORDS]
-    parts, _ = subwords.listed(words, spec)
+    parts, _ = subwords.parts_of_words(words, spec)
     assert subwords.listing_bytes(words, spec) >= 5 * 100 + 8 * len(parts.rows)
 
 

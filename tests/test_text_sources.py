@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from embedx.errors import DataError, near_file
-from embedx.text.recipes import MAX_BYTES, data_folder, find_recipe, listed, recipe_names
+from embedx.text.recipes import MAX_BYTES, data_folder, find_recipe, recipe_names, recipe_states
 from embedx.text.sources import described, find_sources, recipe_defaults
 from embedx.vectors import model
 from tests.support.needs import needs_gensim
@@ -163,7 +163,7 @@ def test_a_name_with_other_values_is_none(name):
 
 def test_known_corpora_are_listed_with_their_location(workdir):
     (workdir / "text8.zip").write_bytes(b"")
-    states = {row["name"]: row["state"] for row in listed()}
+    states = {row["name"]: row["state"] for row in recipe_states()}
     assert states["text8"] == "here"
     assert states["one-billion-word"] == states["one-billion-word:heldout"] == "fetch"
     assert states["eurlex-4k"] == states["eurlex-4k:test"] == "fetch"
@@ -171,7 +171,7 @@ def test_known_corpora_are_listed_with_their_location(workdir):
     assert states["eurlex-4.3k"] == "build"
     (workdir / "own.toml").write_text('kind = "text"\nreader = "pdf"\n')
     with refused_data("own.toml"):
-        listed()
+        recipe_states()
 
 
 def test_facts_of_a_corpus_are_given_without_reading_it(workdir):

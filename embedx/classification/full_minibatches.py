@@ -108,7 +108,7 @@ class FullTiled(FullSparse):
         )
         self.tile_workspaces = [
             tiles.new_workspace(
-                min(self.chunk, self.n),
+                min(self.examples_per_chunk, self.n),
                 0,
                 self.dim - 1,
                 self.batch,

@@ -288,19 +288,19 @@ class LabelwiseTraining(Strategy):
         assert best is not None
         return best.node
 
-    def train_chunk(self, worker: Any, epoch: int, chunk: int, lr: float) -> Tally:
+    def train_chunk(self, worker: Any, epoch: int, number: int, lr: float) -> Tally:
         bounds = self.levels[epoch][1].tiles
-        if chunk >= len(bounds) or chunk in self.trained_tiles:
+        if number >= len(bounds) or number in self.trained_tiles:
             return Tally()
-        group, first, last = bounds[chunk]
+        group, first, last = bounds[number]
         n_members = int(self.members.indptr[group + 1] - self.members.indptr[group])
-        plan = self.tile_plan(n_members, lr, stream_key(self.settings.seed, epoch, chunk))
+        plan = self.tile_plan(n_members, lr, stream_key(self.settings.seed, epoch, number))
         groups = sparse_tiles.LabelGroups(self.members, self.positives, self.bias)
         loss, n_features = self.kernel(
             *self.functions, self.examples, groups, group, first, last, plan, worker
         )
         weights = sparse_tiles.kept_weights(groups, first, last, plan, worker, n_features)
-        self.trained_tiles[chunk] = TrainedTile(*weights, self.bias[first:last].copy(), loss)
+        self.trained_tiles[number] = TrainedTile(*weights, self.bias[first:last].copy(), loss)
 
         # The loss of a row is the sum over the labels that it reaches; nodes above do not count.
         is_of_labels = self.is_of_labels(epoch)

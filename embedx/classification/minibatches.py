@@ -120,16 +120,16 @@ class MinibatchTraining(Strategy):
         self.loss_unit = objective.loss_unit("label" if has_terms else "row")
         self.prepare()
         # Number of examples for which there are buffers.
-        self.max_chunk = self.chunk
+        self.max_examples_per_chunk = self.examples_per_chunk
 
     def set_chunk(self, n_examples: int) -> None:
         """Set the size of chunks: at most `n_examples`, but at least one minibatch."""
-        self.chunk = self.batch * max(1, n_examples // self.batch)
-        self.n_chunks = -(-self.n // self.chunk)
+        self.examples_per_chunk = self.batch * max(1, n_examples // self.batch)
+        self.n_chunks = -(-self.n // self.examples_per_chunk)
 
     def shorten_chunks(self, n_examples: int) -> None:
         """`set_chunk`, if that makes chunks shorter."""
-        self.set_chunk(min(self.max_chunk, n_examples))
+        self.set_chunk(min(self.max_examples_per_chunk, n_examples))
 
     def initialise(self) -> None:
         """Write initial values to the tables, which take no memory before."""
@@ -235,9 +235,9 @@ class MinibatchTraining(Strategy):
             self.order_of(epoch), epoch, start, stop, float32(lr), float(self.clock[0]), key
         )
 
-    def train_chunk(self, worker: Any, epoch: int, chunk: int, lr: float) -> Tally:
-        start = chunk * self.chunk
-        stop = min(start + self.chunk, self.n)
+    def train_chunk(self, worker: Any, epoch: int, number: int, lr: float) -> Tally:
+        start = number * self.examples_per_chunk
+        stop = min(start + self.examples_per_chunk, self.n)
         loss, terms, advance = self.train_examples(worker, self.chunk_of(epoch, start, stop, lr))
         with self.clock_lock:
             self.clock[0] += advance
@@ -256,7 +256,7 @@ class MinibatchTraining(Strategy):
     def strata(self) -> list[tuple[ndarray, float]]:
         """See `strata_of`."""
         labels = Labels(self.examples.label_offsets, self.examples.label_ids)
-        n = min(N_SAMPLED, self.max_chunk, self.n)
+        n = min(N_SAMPLED, self.max_examples_per_chunk, self.n)
         return strata_of(labels, self.counts, self.order_of(0), n)
 
     def baseline_loss(self) -> float | None:

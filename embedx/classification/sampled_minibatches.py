@@ -183,7 +183,7 @@ class Retrieved(Sampled):
 
     def phase(self, step: int) -> int:
         epoch, chunk = divmod(step, self.n_chunks)
-        return int(epoch * self.n + chunk * self.chunk >= self.drawn_first)
+        return int(epoch * self.n + chunk * self.examples_per_chunk >= self.drawn_first)
 
     def train_examples(self, worker: Any, chunk: Chunk) -> tuple[float, int, float]:
         drawing_workspace, workspace, retrieval = worker

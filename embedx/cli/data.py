@@ -57,9 +57,9 @@ def list_recipes(as_json: bool = False) -> None:
     For each: name, kind, whether its files are here or can be fetched, bytes to fetch, and a
     description. A * follows what nobody has checked: `embedx corpus info NAME` says what.
     """
-    from embedx.text.recipes import listed
+    from embedx.text.recipes import recipe_states
 
-    recipes = listed()
+    recipes = recipe_states()
     rows = [
         (recipe["name"], recipe["kind"], _state(recipe), _size(recipe), recipe["about"])
         for recipe in recipes

@@ -118,7 +118,7 @@ def plan_of(
         max_chunk = max(1, cluster.merge_every // size.threads)
         strategy.shorten_chunks(max_chunk)
     n_examples = strategy.n * float(strategy.settings.epochs or 1)
-    per_range = chunks_per_range(cluster.merge_every, strategy.chunk, n_examples, size)
+    per_range = chunks_per_range(cluster.merge_every, strategy.examples_per_chunk, n_examples, size)
     return ExamplesPlan(type(strategy), strategy.inputs, max_chunk), per_range
 
 

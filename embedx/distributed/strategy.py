@@ -58,8 +58,8 @@ class Distributed(Strategy):
         self.pool = Workers(self.plan, self.size, progress)
         self.pool.wait()
 
-    def train_chunk(self, worker: None, epoch: int, chunk: int, lr: float) -> Tally | None:
-        first = chunk * self.chunks_per_range
+    def train_chunk(self, worker: None, epoch: int, number: int, lr: float) -> Tally | None:
+        first = number * self.chunks_per_range
         chunks = range(first, min(first + self.chunks_per_range, self.inner.n_chunks))
         if self.server.is_done(epoch, chunks):
             return Tally()

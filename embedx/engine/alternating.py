@@ -156,7 +156,7 @@ class Descent(Strategy):
     def interrupt(self) -> None:
         self.interrupted = True
 
-    def train_chunk(self, worker: Any, epoch: int, chunk: int, lr: float) -> Tally | None:
+    def train_chunk(self, worker: Any, epoch: int, number: int, lr: float) -> Tally | None:
         """Run iteration epoch + 1: one step of the inputs, one of the outputs, each at its own
         rate. `lr` is not used.
         """

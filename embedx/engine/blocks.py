@@ -208,10 +208,14 @@ def n_candidates_of(block):
 
 
 @kernel_part
+def has_candidates(block):
+    """Whether a block is planned; false behind the last one of a chunk."""
+    return block.sizes[CERTAIN] > 0
+
+
+@kernel_part
 def plan_block(sample, shared, workspace, block, noise_key):
-    """Fill `block` with the rows of the next block; it has no certain candidate when no centre is
-    left.
-    """
+    """Fill `block` with the rows of the next block; it has no candidates when no centre is left."""
     plan = shared.plan
     if plan.block_size == 0:
         first, n_centres, begin, end = _next_pair(workspace.words, workspace.cursor)

@@ -89,11 +89,9 @@ class AllRows:
     def labels(self, first: int, n: int) -> csr_matrix:
         """Pair counts N_xy of n inputs from `first` on, (n, n_rows)."""
         offsets = self.counts.offsets[first : first + n + 1]
-        own = slice(offsets[0], offsets[-1])
-        return csr_matrix(
-            (self.counts.times[own], self.counts.targets[own], offsets - offsets[0]),
-            (n, self.n_rows),
-        )
+        times = self.counts.times[offsets[0] : offsets[-1]]
+        targets = self.counts.targets[offsets[0] : offsets[-1]]
+        return csr_matrix((times, targets, offsets - offsets[0]), (n, self.n_rows))
 
     def coefficients(self, first: int, h: ndarray, outputs: ndarray) -> tuple[float, Any, int]:
         """(loss, ∂loss/∂z, multiply-adds of a search) of the inputs from `first` on, of vectors h.

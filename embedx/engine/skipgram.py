@@ -38,6 +38,7 @@ from embedx.engine.blocks import (
     WORDS_END,
     Block,
     BlockPlan,
+    has_candidates,
     max_candidates,
     max_examples,
     max_inputs,
@@ -285,23 +286,24 @@ def _train_blocks(
     n_pairs = 0
     block = workspace.block
     next_block = workspace.next_block
+    # There is no block yet; the first one is planned.
     block.sizes[:] = 0
     has_more = True
     while has_more:
         plan_block(sample, shared, workspace, next_block, chunk.noise_key)
-        if retrieval is not None and next_block.sizes[CERTAIN] > 0:
+        if retrieval is not None and has_candidates(next_block):
             add_candidates(
                 sample, shared, retrieval, workspace, search_workspace, next_block, chunk.noise_key
             )
         if shared.plan.candidates != ALL:
             prefetch_block(shared.tables, next_block)
-        if block.sizes[CERTAIN] > 0:
+        if has_candidates(block):
             loss += train_block(
                 coefficients, log_expected_count, shared, workspace, block, chunk.lr
             )
             n_pairs += block.sizes[PAIRS]
         block, next_block = next_block, block
-        has_more = block.sizes[CERTAIN] > 0
+        has_more = has_candidates(block)
     return loss, n_pairs, n_seen
 
 

@@ -54,20 +54,20 @@ def listing_bytes(words: Sequence[bytes], ngrams: NGrams) -> int:
     return 5 * ngrams.n_buckets + 8 * n_characters * (ngrams.longest - ngrams.shortest + 1)
 
 
-def listed(words: Sequence[bytes], ngrams: NGrams) -> tuple[Parts, ndarray]:
+def parts_of_words(words: Sequence[bytes], ngrams: NGrams) -> tuple[Parts, ndarray]:
     """(parts, buckets) for words in UTF-8. buckets, int32 (n,), are those with a row, ascending;
     the k-th has row n_words + k.
     """
     offsets, rows = bucket_lists(words, ngrams)
-    own = offsets[:-1]
-    is_met = np.zeros(ngrams.n_buckets, bool)
-    rows[own] = -1
-    is_met[rows[rows >= 0]] = True
-    buckets = np.flatnonzero(is_met).astype(int32)
+    first_places = offsets[:-1]
+    has_row = np.zeros(ngrams.n_buckets, bool)
+    rows[first_places] = -1
+    has_row[rows[rows >= 0]] = True
+    buckets = np.flatnonzero(has_row).astype(int32)
     place = np.zeros(ngrams.n_buckets, int32)
     place[buckets] = len(words) + np.arange(len(buckets), dtype=int32)
     rows[:] = place[rows]
-    rows[own] = np.arange(len(words), dtype=int32)
+    rows[first_places] = np.arange(len(words), dtype=int32)
     return Parts(offsets, rows), buckets
 
 
@@ -105,10 +105,10 @@ def fetch_word(rows, parts, word, out, at, bias):
     """Overwrite out[at] by the vector of a word. Column `bias`, -1 without biases, is the same in
     all rows.
     """
-    own = part(parts, word, 0)
+    row_of_word = part(parts, word, 0)
     n = n_parts(parts, word)
     for d in range(0, rows.shape[1], SIMD_WIDTH):
-        store(out, at, d, load(rows, own, d))
+        store(out, at, d, load(rows, row_of_word, d))
     if n > 1:
         one = splat(ONE)
         share = splat(ONE / np.float32(n))
@@ -119,7 +119,7 @@ def fetch_word(rows, parts, word, out, at, bias):
         for d in range(0, rows.shape[1], SIMD_WIDTH):
             store(out, at, d, multiply_add(share, load(out, at, d), zeros()))
         if bias >= 0:
-            out[at, bias] = rows[own, bias]
+            out[at, bias] = rows[row_of_word, bias]
 
 
 @kernel_part

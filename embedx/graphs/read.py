@@ -311,28 +311,14 @@ def _graph_of(
     """
     words = edges.words
     n_headings = edges.leave_out_heading(progress)
-    is_node = np.zeros(len(words), bool)
-    is_third = np.zeros(len(words), bool)
-    n_thirds = 0
-    for part in edges.parts():
-        is_node[part[:2]] = True
-        thirds = part[2][part[2] >= 0]
-        is_third[thirds] = True
-        n_thirds += len(thirds)
+    is_node, is_third, n_thirds = _columns_of_words(edges)
     if not is_node.any():
         raise DataError(edges.sources[0].name, None, "no edges", "give two nodes per line")
     edges.check_columns()
     if n_thirds and not settings.weighted:
         edges.check_third_column()
-    n_comments = int(edges.n_comments[0]) - n_headings
-    if n_comments:
-        progress.note(f"{n_comments:,} lines that begin with #, % or // left out")
-    if n_thirds and not settings.weighted:
-        progress.note(
-            f"the third column of {n_thirds:,} edges is not used; ",
-            Setting("weighted", True),
-            " takes it as weights",
-        )
+    _note_left_out(int(edges.n_comments[0]) - n_headings, n_thirds, settings, progress)
+
     weight_of_word = np.zeros(0, np.float32)
     if settings.weighted:
         weight_of_word = _weights(edges, is_third)
@@ -350,6 +336,35 @@ def _graph_of(
             yield node_of_word[first_words], node_of_word[second_words], weights
 
     return Graph.of_parts(names, numbered, settings.weighted, settings.directed)
+
+
+def _columns_of_words(edges: _EdgeList) -> tuple[np.ndarray, np.ndarray, int]:
+    """Which words are nodes and which are in the third column, both bool (words,), and the number
+    of edges with a third column.
+    """
+    is_node = np.zeros(len(edges.words), bool)
+    is_third = np.zeros(len(edges.words), bool)
+    n_thirds = 0
+    for part in edges.parts():
+        is_node[part[:2]] = True
+        thirds = part[2][part[2] >= 0]
+        is_third[thirds] = True
+        n_thirds += len(thirds)
+    return is_node, is_third, n_thirds
+
+
+def _note_left_out(
+    n_comments: int, n_thirds: int, settings: GraphSettings, progress: Progress
+) -> None:
+    """Note the comments, and a third column that is not used."""
+    if n_comments:
+        progress.note(f"{n_comments:,} lines that begin with #, % or // left out")
+    if n_thirds and not settings.weighted:
+        progress.note(
+            f"the third column of {n_thirds:,} edges is not used; ",
+            Setting("weighted", True),
+            " takes it as weights",
+        )
 
 
 def _weights(edges: _EdgeList, is_third: np.ndarray) -> np.ndarray:

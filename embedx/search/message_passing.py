@@ -95,7 +95,7 @@ def pass_messages(
     number of rows and the loss G.
     """
     blocks = index.ids.shape[0]
-    most = z.shape[1]
+    max_rows = z.shape[1]
     search_all_blocks(index, search, h, e, rows, r, n_positives, query)
     for c in range(n_positives):
         messages.column[rows[r, c]] = c
@@ -109,7 +109,7 @@ def pass_messages(
         _block_gradients(
             coefficients, index, search, constants, label, r, n_positives, n, query, messages
         )
-        n = _update_active_set(index, search, n_positives, n, most, rows, r, query, messages)
+        n = _update_active_set(index, search, n_positives, n, max_rows, rows, r, query, messages)
         _update_messages(n, float32(2) / float32(t + 2), messages)
     loss = (
         _block_gradients(
@@ -117,7 +117,7 @@ def pass_messages(
         )
         / blocks
     )
-    return _mean_gradient(index, n, most, rows, r, z, query, messages), loss
+    return _mean_gradient(index, n, max_rows, rows, r, z, query, messages), loss
 
 
 @kernel_part
@@ -179,7 +179,7 @@ def _row_at(index, query, j, k):
 
 
 @kernel_part
-def _update_active_set(index, search, n_positives, n, most, rows, r, query, messages):
+def _update_active_set(index, search, n_positives, n, max_rows, rows, r, query, messages):
     """Update `is_active` of the n selected rows, and select other active rows; return the new n."""
     blocks = index.ids.shape[0]
     z = messages.batch.z
@@ -194,7 +194,7 @@ def _update_active_set(index, search, n_positives, n, most, rows, r, query, mess
             if (
                 abs(z[j, c]) > search.min_coefficient
                 and query.scores[j, position] > MASKED_SCORE
-                and n < most
+                and n < max_rows
             ):
                 row = _row_at(index, query, j, position)
                 if query.last_query[row] == int32(query.query_number[0]):
@@ -229,7 +229,7 @@ def _update_messages(n, step, messages):
 
 
 @kernel_part
-def _mean_gradient(index, n, most, rows, r, z, query, messages):
+def _mean_gradient(index, n, max_rows, rows, r, z, query, messages):
     """Write the mean of the blocks' gradients to z[r], and append rows that are not selected to
     rows[r]; return the number of rows.
     """
@@ -245,7 +245,7 @@ def _mean_gradient(index, n, most, rows, r, z, query, messages):
         for c in range(n_selected, messages.n_columns[j]):
             if messages.batch.z[j, c] != 0:
                 row = _row_at(index, query, j, messages.position[j, c])
-                if query.last_query[row] != now and n < most:
+                if query.last_query[row] != now and n < max_rows:
                     query.last_query[row] = now
                     messages.column[row] = n
                     rows[r, n] = row

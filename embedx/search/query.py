@@ -242,8 +242,10 @@ def _count_above(query, j, end, cutoff):
 
 
 @kernel_part
-def add_candidates(index, query, j, cutoff, rows, r, n, most):
-    """Append the rows of block j above the cutoff to rows[r, n:most], once; return the new n."""
+def add_candidates(index, query, j, cutoff, rows, r, n, max_rows):
+    """Append the rows of block j above the cutoff, once, to rows[r, n:max_rows]; return the new
+    n.
+    """
     now = int32(query.query_number[0])
     for p in range(query.n_probed[j]):
         slot = index.list_offsets[j, query.probed[j, p]] - query.offsets[j, p]
@@ -251,7 +253,7 @@ def add_candidates(index, query, j, cutoff, rows, r, n, most):
             if n_above(load(query.scores, j, group), splat(cutoff)) == 0:
                 continue
             for k in range(group, group + SIMD_WIDTH):
-                if query.scores[j, k] > cutoff and n < most:
+                if query.scores[j, k] > cutoff and n < max_rows:
                     row = index.ids[j, slot + k]
                     if query.last_query[row] != now:
                         query.last_query[row] = now
@@ -285,8 +287,8 @@ def search_all_blocks(index, search, h, e, rows, r, n_positives, query):
 
 
 @kernel_part
-def find_candidates(index, search, h, e, rows, r, n_positives, most, query):
-    """Append the candidates for h[e] to its positives rows[r, :n_positives], up to `most` rows;
+def find_candidates(index, search, h, e, rows, r, n_positives, max_rows, query):
+    """Append the candidates for h[e] to its positives rows[r, :n_positives], up to `max_rows` rows;
     return the number of rows.
     """
     search_all_blocks(index, search, h, e, rows, r, n_positives, query)
@@ -297,5 +299,5 @@ def find_candidates(index, search, h, e, rows, r, n_positives, most, query):
         cutoff = limit_candidates(
             search, query, j, score_cutoff(search, query, j, scale, MASKED_SCORE) / scale
         )
-        n = add_candidates(index, query, j, cutoff, rows, r, n, most)
+        n = add_candidates(index, query, j, cutoff, rows, r, n, max_rows)
     return n

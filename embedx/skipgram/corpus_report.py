@@ -15,6 +15,7 @@ from embedx.skipgram.configuration import Configuration
 from embedx.skipgram.run import WordVectorsRun
 from embedx.text import cache
 from embedx.text.encode import encode_sources
+from embedx.text.encoded_corpus import EncodedCorpus
 from embedx.text.inspection import MAX_LINE_BYTES, Inspector
 from embedx.text.settings import VocabularySettings
 from embedx.text.sources import Source, find_sources
@@ -70,6 +71,28 @@ def table(report: Record) -> str:
     return "\n".join(tab_separated((name, str(value)) for name, value in rows.items()))
 
 
+def _training_needs(corpus: EncodedCorpus, config: Configuration, output: Path) -> Record:
+    """The words, memory and disk of a run on the corpus."""
+    run = WordVectorsRun.resolved(corpus, config, SILENT)
+    plan = run.allocate()
+    needs = run.on_disk(plan)
+    return {
+        "words": len(run.vocabulary),
+        "tokens": run.vocabulary.n_tokens,
+        "kept": int(run.kept.sum()),
+        "memory": {name: round(size) for name, size in plan.parts.items()},
+        "available": plan.available,
+        "fits": plan.fits,
+        # Of checkpoints also the one that is being written.
+        "disk": {
+            "model": needs.model,
+            "checkpoints": (KEPT_STATES + 1) * needs.state,
+            "encoded text": corpus.bytes,
+        },
+        "disk_free": disk.free_disk(output),
+    }
+
+
 def check(
     corpora: Sequence[str],
     config: Configuration,
@@ -96,31 +119,13 @@ def check(
             vocabulary = config.vocabulary
             min_counts = sorted({*MIN_COUNTS, vocabulary.min_count})
             coverages = vocabulary_coverage(corpus.counts, min_counts, vocabulary)
-            run = WordVectorsRun.resolved(corpus, config, SILENT)
-            plan = run.allocate()
-            model, state = run.on_disk(plan)
-            training = {
-                "words": len(run.vocabulary),
-                "tokens": run.vocabulary.n_tokens,
-                "kept": int(run.kept.sum()),
-                "memory": {name: round(size) for name, size in plan.parts.items()},
-                "available": plan.available,
-                "fits": plan.fits,
-                # Of checkpoints also the one that is being written.
-                "disk": {
-                    "model": model,
-                    "checkpoints": (KEPT_STATES + 1) * state,
-                    "encoded text": corpus.bytes,
-                },
-                "disk_free": disk.free_disk(output),
-            }
             return {
                 "corpora": list(corpora),
                 "tokens": corpus.n_tokens,
                 "text": inspector.findings(),
                 "vocabulary": coverages,
                 "sample": vocabulary.sample,
-                "training": training,
+                "training": _training_needs(corpus, config, output),
             }
 
 

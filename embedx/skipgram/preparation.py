@@ -16,7 +16,7 @@ from embedx.text.encoded_corpus import EncodedCorpus
 from embedx.text.heldout import HeldOut
 from embedx.text.segmentation import note_if_raw, warn_if_unsegmented
 from embedx.text.subsampling import TokenStream, has_pairs
-from embedx.text.vocabulary import Vocabulary, listed, select
+from embedx.text.vocabulary import Vocabulary, read_word_list, select
 
 
 def note_text(corpus: EncodedCorpus, config: Configuration, progress: Progress) -> None:
@@ -47,7 +47,7 @@ def select_vocabulary(
     size = f"{len(vocabulary):,} {config.noun}s"
     progress.note(f"vocabulary: {size}, {n_tokens:,} of {corpus.n_tokens:,} tokens")
     if settings.vocab is not None:
-        missing = set(listed(settings.vocab, form)) - set(vocabulary.words)
+        missing = set(read_word_list(settings.vocab, form)) - set(vocabulary.words)
         progress.note(
             Setting("vocab", settings.vocab),
             f": {len(missing):,} of its words are not in the text",

@@ -273,7 +273,7 @@ class WordVectorsRun:
         plan = MemoryPlan({"n-grams": need}, 0, available_memory())
         remedy = ("lower ", Setting("max_vocab"), " or ", Setting("buckets"))
         plan.check(f"the n-grams of {len(self.vocabulary):,} words", remedy)
-        return subwords.listed(in_utf8, ngrams)
+        return subwords.parts_of_words(in_utf8, ngrams)
 
     def new_strategy(self) -> BlockTraining:
         """What trains chunks of the text."""

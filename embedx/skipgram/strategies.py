@@ -44,7 +44,7 @@ SMALLER = (
 # A worker trains a chunk in about 5 ms.
 TOKENS_PER_CHUNK = 10_000
 # `TokenStream.held_out` of a chunk of walks.
-NONE_HELD_OUT = np.zeros(-(-TOKENS_PER_CHUNK // PIECE), np.uint8)
+NONE_HELD_OUT = np.zeros(math.ceil(TOKENS_PER_CHUNK / PIECE), np.uint8)
 # Initial Adagrad accumulators of the output rows if every row is a candidate of every block. From
 # 0, the first step of a row would be equally long for a gradient of nearly zero
 # (docs/objectives.md, "The exact softmax of words").
@@ -104,12 +104,8 @@ def block_plan(
     is_proximal = objective.step == "proximal"
     if is_proximal:
         max_gradient = math.inf
-    elif n_draws:
-        # With fewer draws than by default each row is drawn for more pairs, and its gradient is
-        # longer in proportion.
-        n_pairs = max(settings.block_size, 1) * pairs_of_centre(settings.architecture, n_context)
-        default_draws = objective.negatives * n_pairs / objective.pairs_per_draw
-        max_gradient *= max(default_draws / n_draws, 1.0)
+    elif n_draws > 0:
+        max_gradient *= _pairs_of_draw(objective, settings, n_draws, n_context)
     return blocks.BlockPlan(
         encoder=list(ENCODERS).index(settings.architecture),
         window=settings.window,
@@ -127,6 +123,17 @@ def block_plan(
         ),
         is_proximal=is_proximal,
     )
+
+
+def _pairs_of_draw(
+    objective: Objective, settings: SkipGramSettings, n_draws: int, n_context: float
+) -> float:
+    """How many times as many pairs as by default a draw is for, at least 1: the gradient of a drawn
+    row is longer by this factor.
+    """
+    n_pairs = max(settings.block_size, 1) * pairs_of_centre(settings.architecture, n_context)
+    default_draws = objective.negatives * n_pairs / objective.pairs_per_draw
+    return max(default_draws / n_draws, 1.0)
 
 
 class Frequencies(NamedTuple):

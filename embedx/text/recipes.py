@@ -343,7 +343,7 @@ def recipe_names() -> list[str]:
     )
 
 
-def listed() -> list[Record]:
+def recipe_states() -> list[Record]:
     """Name, kind, state, bytes to download, subject and unchecked statements of each recipe that
     can be found, and of its parts.
 

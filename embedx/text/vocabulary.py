@@ -113,11 +113,11 @@ def is_wanted(
     """bool (n_types,): the words of --vocab or, without it, those that are frequent enough."""
     if settings.vocab is None:
         return corpus.counts >= settings.min_count
-    wanted = set(listed(settings.vocab, form))
+    wanted = set(read_word_list(settings.vocab, form))
     return np.fromiter((word in wanted for word in corpus.words), np.bool_, len(corpus.words))
 
 
-def listed(path: str, form: str | None = None) -> list[str]:
+def read_word_list(path: str, form: str | None = None) -> list[str]:
     """The words of a list, the first of each line, in a Unicode form.
 
     Raises `EmbedxError` if it is not a list of words.

@@ -62,8 +62,9 @@ class Strategy(abc.ABC):
         """Compile the kernels, or load them; called once, before anything is trained."""
 
     @abc.abstractmethod
-    def train_chunk(self, worker: Any, epoch: int, chunk: int, lr: float) -> Tally | None:
-        """Train on a chunk at the learning rate `lr`, with one of `workers`; return its tally.
+    def train_chunk(self, worker: Any, epoch: int, number: int, lr: float) -> Tally | None:
+        """Train on the chunk of this number in the epoch, at the learning rate `lr`, with one of
+        `workers`; return its tally.
 
         None if it was interrupted, by `interrupt` or by the strategy itself: the chunk is trained
         again when the run is resumed.

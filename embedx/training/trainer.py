@@ -458,8 +458,8 @@ class _Training:
         """Take chunks, train on them and add them to the tally, until there is a pause."""
         try:
             while (step := self._take_step()) is not None:
-                epoch, chunk = divmod(step.number, self.schedule.n_chunks)
-                tally = self.strategy.train_chunk(worker, epoch, chunk, step.lr)
+                epoch, number = divmod(step.number, self.schedule.n_chunks)
+                tally = self.strategy.train_chunk(worker, epoch, number, step.lr)
                 with self.lock:
                     self.current_steps.discard(step.number)
                     if not self._add(step, tally):

@@ -74,7 +74,7 @@ def find_vectors(model: "WordVectors", words: Sequence[K]) -> tuple[list[K], lis
         raise DataError("words", None, f"{words!r} is a string", "give a list of words")
     known = []
     vectors = []
-    for key in listed(words):
+    for key in as_keys(words):
         vector = find_vector(model, key)
         if vector is not None:
             known.append(key)
@@ -93,7 +93,7 @@ def vectors_of(model: "WordVectors", words: Sequence[K]) -> tuple[list[K], list[
     return known, vectors
 
 
-def listed(keys: Any) -> Iterable[Any]:
+def as_keys(keys: Any) -> Iterable[Any]:
     """The items of a list. Raises DataError for what is no list."""
     if isinstance(keys, bytes) or not isinstance(keys, Iterable):
         raise not_a_key(keys)

@@ -230,7 +230,7 @@ class WordVectors:
         """
         if isinstance(word, KEYS):
             return lookup.vector_of(self, word)
-        vectors = [lookup.vector_of(self, key) for key in lookup.listed(word)]
+        vectors = [lookup.vector_of(self, key) for key in lookup.as_keys(word)]
         if not vectors:
             raise DataError("words", None, "an empty list", "give a word")
         return np.array(vectors, float32)

@@ -17,8 +17,8 @@ from embedx.vectors.lookup import (
     KEYS,
     K,
     Key,
+    as_keys,
     find_row,
-    listed,
     not_a_key,
     row_of,
     vector_of,
@@ -183,7 +183,7 @@ def _weighted_terms(query: Query | None, sign: float) -> list[tuple[Key | ndarra
         return []
     is_vector = isinstance(query, ndarray) and query.ndim < 2
     is_one = isinstance(query, KEYS) or is_vector or _is_word_and_weight(query)
-    terms: Iterable[Any] = [query] if is_one else listed(query)
+    terms: Iterable[Any] = [query] if is_one else as_keys(query)
     return [_with_weight(term, sign) for term in terms]
 
 

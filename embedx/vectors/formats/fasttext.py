@@ -258,7 +258,7 @@ def _add_ngrams(
     vectors  float32 (words, dim): the words' own rows, each overwritten by the mean of itself and
              the rows of the word's n-grams
     """
-    parts, buckets = compiled().listed(words, ngrams)
+    parts, buckets = compiled().parts_of_words(words, ngrams)
     progress.start("Adding up n-grams", len(words), "words")
     for k in range(len(words)):
         first, end = parts.offsets[k : k + 2]
