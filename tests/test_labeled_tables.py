@@ -234,6 +234,11 @@ def test_a_number_with_a_comma_is_told_from_text(write, cell):
         read(write(f"label;x\na;{cell}\n", "a.csv"), table=TableSettings(feature_columns="x"))
 
 
+def test_the_line_of_a_spreadsheet_about_separators_is_to_be_deleted(write):
+    with refused_data("a.csv:1", quoting="delete this line"):
+        read(write("sep=;\r\nlabel;text\r\nx;a\r\n", "a.csv"), table=TEXT_COLUMN)
+
+
 @pytest.mark.parametrize("first", ["# exported 2026", "Tickets"])
 def test_lines_before_a_heading_are_to_be_deleted(write, first):
     with refused_data("a.csv:2", quoting="delete the lines before the heading"):

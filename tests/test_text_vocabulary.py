@@ -43,7 +43,7 @@ def test_at_most_max_vocab_words_are_kept():
 def test_no_word_often_enough_is_an_error_that_reports_the_largest_count():
     with refused("min_count", value=41) as caught:
         select(CORPUS, VocabularySettings(min_count=41))
-    assert "40 times" in caught.value.problem
+    assert "count is 40" in caught.value.problem
 
 
 def test_keep_probability_is_word2vecs():

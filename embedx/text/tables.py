@@ -25,6 +25,8 @@ from embedx.text.event_columns import guess_by_names
 MAX_RECORD_BYTES = 1 << 24
 BLOCK_BYTES = 1 << 18
 DELIMITERS = (",", "\t", ";", "|")
+# First lines by which a spreadsheet says what separates the columns.
+SEPARATOR_LINES = tuple(f"sep={mark}" for mark in DELIMITERS)
 PARQUET_START = b"PAR1"
 # Kinds of files that are no plain text, with the setting that reads them.
 TABLE = "CSV/TSV/Parquet"
@@ -224,6 +226,9 @@ def table_rows(
     """
     decoded = (line.decode("utf-8", "surrogateescape") for line in lines)
     first = next(decoded, "").removeprefix("\ufeff")
+    if first.rstrip("\r\n") in SEPARATOR_LINES:
+        problem = "says the separator, as a spreadsheet wants it, and is no heading"
+        raise DataError(name, 1, problem, "delete this line")
     csv.field_size_limit(MAX_RECORD_BYTES)  # for all readers of this process; default 131,072
     rows = csv.reader(
         itertools.chain([first], decoded), delimiter=delimiter_of(first, columns), strict=True

@@ -103,7 +103,7 @@ def _no_words(counts: ndarray, settings: VocabularySettings) -> SettingError:
         remedy = "is the text tokenised in the same way?"
         return SettingError("vocab", settings.vocab, problem, remedy)
     max_count = counts.max(initial=0)
-    problem = f"no word occurs so often, the most frequent one {max_count} times"
+    problem = f"no word occurs so often, the highest count is {max_count}"
     return SettingError("min_count", settings.min_count, problem, "lower it, or give more text")
 
 
