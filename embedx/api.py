@@ -267,7 +267,7 @@ def evaluate(
 def _check_in_memory(X: Any, **files: Any) -> None:
     """Raise `EmbedxError` if X is the name of a file, or files are given in addition to X."""
     if isinstance(X, str | Path):
-        remedy = ("if it is the name of a file, give ", Setting("test", str(X)))
+        remedy = ("give the rows, or the name of a file by ", Setting("test"))
         raise DataError("X", None, "a single string, not rows", remedy)
     _check_none(files, "does not apply with X")
 

@@ -131,7 +131,7 @@ class SettingError(EmbedxError):
     setting  its name as declared, such as `min_count`
     value    the given value; None: the message names the setting only
     problem  what is wrong with it
-    remedy   what to do instead
+    remedy   what to do instead, as a command that begins with a verb: `use ...`, `give ...`
     """
 
     separator = ": "  # between the setting and the problem
@@ -160,7 +160,7 @@ class DataError(EmbedxError):
     file     its name, or the name of an argument
     line     the number of the line, from 1; None if no line is named
     problem  what is wrong there
-    remedy   what to do
+    remedy   what to do, as of `SettingError`
     """
 
     def __init__(self, file: object, line: int | None, problem: Text, remedy: Text = "") -> None:

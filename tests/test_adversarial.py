@@ -286,6 +286,6 @@ def test_adversarial_noise_works_with_few_labels(n_labels):
 
 
 def test_mistakes_get_one_line():
-    fields = {"kind": InapplicableError, "remedy": "taken by adversarial"}
+    fields = {"kind": InapplicableError, "remedy": "use it with adversarial"}
     with refused("tree_l2", "sampler", **fields):
         train(digits(50, 1)[0], sampler="uniform", objective_options={"tree_l2": 1.0})

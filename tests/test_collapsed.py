@@ -189,7 +189,7 @@ def test_only_an_objective_over_all_rows_or_found_ones_can_be_collapsed():
         with refused("collapsed", "objective", kind=InapplicableError, value=True) as caught:
             configure(name, {}, is_collapsed=True)
         assert Setting("objective", name) in caught.value.problem
-        assert caught.value.remedy.startswith("taken by softmax")
+        assert caught.value.remedy.startswith("use it with softmax")
 
 
 # ---- the command

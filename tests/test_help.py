@@ -185,7 +185,7 @@ def test_settings_given_by_set_are_those_of_options(requested):
         (
             "train x --objective ns --set local-decay=0.5",
             "--set local-decay does not apply to --objective ns; ",
-            "taken by ar, ",
+            "use it with ar, ",
         ),
         ("train x --output=", "--output '': ", "leave --output out"),
         (

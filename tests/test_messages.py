@@ -6,9 +6,16 @@
 import re
 from pathlib import Path
 
-from tests.support.messages import messages
+from tests.support.messages import messages, remedies
 
 FILE = Path(__file__).with_name("messages.txt")
+# The verbs that a remedy begins with.
+VERBS = """
+    add call check choose clean close compare convert copy correct delete evaluate fetch fix free
+    give go hold install join leave lower make name number pip put raise read rename repair repeat
+    replace restore resume run save score separate set split start take train try update upgrade use
+    wait write
+"""
 
 
 def test_messages_are_those_of_the_golden_file(request):
@@ -18,6 +25,14 @@ def test_messages_are_those_of_the_golden_file(request):
     assert written == FILE.read_text("utf-8"), (
         "if that is meant: pytest tests/test_messages.py --write-messages"
     )
+
+
+def test_a_remedy_is_something_to_do():
+    """Each begins with a verb; one that only a run knows, in braces, is another's."""
+    verbs = VERBS.split()
+    for remedy in remedies():
+        first_word = remedy.partition(" ")[0].strip(",:")
+        assert not remedy or remedy.startswith("{") or first_word in verbs, remedy
 
 
 def test_messages_in_python_name_no_command_line_option():

@@ -82,8 +82,8 @@ def test_an_optimiser_is_found_for_the_commands_that_offer_it(name, command):
             find(name, command)
         for offering in OPTIMIZERS[name].commands:
             assert f"`embedx {offering}`" in caught.value.problem
-        takes = f"`embedx {command}` takes {', '.join(taken_by(command))}"
-        assert caught.value.remedy == takes
+        taken = ", ".join(taken_by(command))
+        assert caught.value.remedy == f"use one of `embedx {command}`: {taken}"
         assert name not in taken_by(command)
         assert f"`{name}`" not in optimizers.meanings(command)
 

@@ -139,7 +139,7 @@ def test_the_default_sampler_is_named_first():
 
 
 def test_a_setting_of_another_sampler_is_refused():
-    fields = {"kind": InapplicableError, "remedy": "taken by unigram"}
+    fields = {"kind": InapplicableError, "remedy": "use it with unigram"}
     with refused("sampler_exponent", "sampler", **fields):
         make("uniform", {"sampler_exponent": 1.0})
 

@@ -207,7 +207,7 @@ class LabelReport(Metrics):
         """The details of predictions; raises `InapplicableError` if there are several sides."""
         if self.analysis is None:
             problem = "is for a single classifier"
-            raise InapplicableError("kind", kind, problem, "evaluate one at a time")
+            raise InapplicableError("kind", kind, problem, "evaluate one alone")
         return self.analysis
 
 

@@ -272,8 +272,8 @@ def refuse_settings_of_weights(settings: ClassifySettings, problem: Problem) -> 
     """Settings of a tree, or of sparse weights, need such weights."""
     for name, has_effect, need in conditions_of_weights(settings):
         if problem.is_given(name) and not has_effect:
-            chosen = ("; here weights are ", str(settings.weights))
-            return InapplicableError(name, None, ("applies only with ", need, chosen))
+            no_effect = ("does not apply to ", Setting("weights", settings.weights))
+            return InapplicableError(name, None, no_effect, ("use ", need))
     return None
 
 

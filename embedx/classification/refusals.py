@@ -81,8 +81,14 @@ def refuse_lbfgs(settings: ClassifySettings, problem: Problem) -> SettingError |
             Setting("labels"),
             " other than one",
         )
-        return SettingError("optimizer", Lbfgs.name, needs, "or use adagrad")
+        return SettingError("optimizer", Lbfgs.name, needs, "set these, or use adagrad")
     return None
+
+
+def needs_dense_inputs(setting: str, value: str) -> SettingError:
+    """The error for a setting that needs dense inputs where the features are sparse."""
+    problem = "needs dense inputs, but these features are sparse"
+    return SettingError(setting, value, problem, ("give ", Setting("hidden", 100)))
 
 
 def refuse_search(settings: ClassifySettings, problem: Problem) -> SettingError | None:
@@ -90,8 +96,7 @@ def refuse_search(settings: ClassifySettings, problem: Problem) -> SettingError 
     sampler = str(settings.sampler)
     if problem.kind != "sparse" or not samplers.SAMPLERS[sampler].needs_dense_inputs:
         return None
-    needs = ("needs dense features or ", Setting("hidden", 100))
-    return SettingError("sampler", sampler, needs, "these features are sparse")
+    return needs_dense_inputs("sampler", sampler)
 
 
 def refuse_distances(settings: ClassifySettings, problem: Problem) -> SettingError | None:
@@ -99,17 +104,16 @@ def refuse_distances(settings: ClassifySettings, problem: Problem) -> SettingErr
     if settings.score != EUCLIDEAN:
         return None
     if problem.kind == "sparse":
-        needs: Text = ("needs dense features or ", Setting("hidden", 100))
-        return SettingError("score", EUCLIDEAN, needs, "these features are sparse")
+        return needs_dense_inputs("score", EUCLIDEAN)
     objective = problem.objective
     if samplers.SAMPLERS[str(settings.sampler)].candidates == "path":
         no_labels = f"the output vectors of {objective.name} are not those of labels"
         return SettingError("score", EUCLIDEAN, no_labels, "use another objective")
     if objective.step == "proximal":
-        needs = f"the steps of {objective.name} are for inner products"
-        return SettingError("score", EUCLIDEAN, needs, "use another objective")
+        for_products = f"the steps of {objective.name} are for inner products"
+        return SettingError("score", EUCLIDEAN, for_products, "use another objective")
     if settings.optimizer == Lbfgs.name:
-        needs = ("needs a stochastic ", Setting("optimizer"))
+        needs: Text = ("needs a stochastic ", Setting("optimizer"))
         return SettingError("score", EUCLIDEAN, needs, "use adagrad")
     return None
 

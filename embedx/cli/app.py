@@ -184,7 +184,7 @@ def _check_working_folder() -> None:
         os.getcwd()
     except OSError as error:
         problem = f"cannot be used ({error.strerror or error})"
-        raise DataError("the working folder", None, problem, "change to another one") from error
+        raise DataError("the working folder", None, problem, "go to another one with cd") from error
 
 
 def _comes_from_interrupt(error: BaseException | None) -> bool:

@@ -58,7 +58,7 @@ def _read(path: Path) -> Record:
         raise SettingError("config", path, f"cannot be read: {error.strerror or error}") from error
     except (ValueError, RecursionError) as error:
         # Also text that is not UTF-8, and numbers of thousands of digits.
-        remedy = 'lines look like epochs = 5 or objective = "ar"'
+        remedy = 'write lines such as epochs = 5 or objective = "ar"'
         raise DataError(path, None, f"not TOML: {error}", remedy) from error
 
 

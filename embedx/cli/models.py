@@ -89,7 +89,7 @@ def report(request: ReportRequest) -> None:
 
     if len(request.models) > 2:
         problem = "a page is about one model, or two"
-        raise DataError(request.models[2], None, problem, "embedx eval scores more")
+        raise DataError(request.models[2], None, problem, "compare more with `embedx eval`")
     other = None
     if len(request.models) == 2:
         other = request.models[1]

@@ -148,8 +148,8 @@ def answer_analogies(
         if not words:
             continue
         if len(words) != 3:
-            problem = f"{len(words)} {vectors.noun}s"
-            raise DataError("-", number, problem, "a question has three")
+            problem = f"a question of {len(words)} {vectors.noun}s"
+            raise DataError("-", number, problem, "write three")
         a, b, c = words
         try:
             answers = vectors.analogy(a, b, c, top_k, restrict_vocab=restrict_vocab)

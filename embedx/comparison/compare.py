@@ -78,8 +78,8 @@ def data_of(
     if has_label_files or has_test_data:
         for name in ("pairs", "analogies", "next_item"):
             if files.get(name):
-                problem = ("is for word vectors; with ", Setting("test"), ", DATA are labelled")
-                raise InapplicableError(name, None, problem)
+                problem = ("is for word vectors, but with ", Setting("test"), " DATA are labelled")
+                raise InapplicableError(name, None, problem, "leave one of them out")
         return LabelledData(data_names, options, settings, **files)
     if files.get("test_labels") is not None:
         raise InapplicableError("test_labels", None, ("needs ", Setting("test")))

@@ -56,7 +56,7 @@ class LabelledData(Data):
     pace = "examples_per_second"
     applicable = LABEL_SETTINGS
     variant_settings = ClassifySettings
-    why_inapplicable = ("applies to text; with ", Setting("test"), ", DATA are labelled")
+    why_inapplicable = ("applies to text, but with ", Setting("test"), " DATA are labelled")
 
     def __init__(
         self,

@@ -42,7 +42,7 @@ def labels_named_in_errors() -> Iterator[None]:
     except NotTextError as error:
         if error.kind != TABLE:
             raise
-        by_test = ("; if its rows have labels, name the labelled data to score on with ",)
+        by_test = ", or if its rows have labels, the labelled data to score on by "
         remedy = (error.remedy, by_test, Setting("test"))
         raise DataError(error.file, error.line, error.problem, remedy) from error
 

@@ -235,7 +235,7 @@ def read_pairs(path: Path, name: str | None = None) -> SimilarityPairs:
         words.append((a, b))
         gold.append(score)
     if not words:
-        raise DataError(path, None, "holds no pairs", f"lines look like `{LINE_OF_PAIR}`")
+        raise DataError(path, None, "holds no pairs", f"write lines such as `{LINE_OF_PAIR}`")
     return SimilarityPairs(name or path.stem, words, np.array(gold))
 
 
@@ -255,8 +255,8 @@ def number_in(fields: Sequence[str], column: int) -> float | None:
 
 def _remedy_for_no_pair(line: str) -> Text:
     if is_question(line):
-        return ("analogies are given by ", Setting("analogies"))
-    return f"lines look like `{LINE_OF_PAIR}`"
+        return ("give analogies by ", Setting("analogies"))
+    return f"write it as `{LINE_OF_PAIR}`"
 
 
 def is_question(line: str) -> bool:
@@ -279,18 +279,22 @@ def read_analogies(
         # A word with a comma in it is no list.
         question = tuple(fields if len(fields) == 4 else line.split())
         if len(question) != 4:
-            raise DataError(where, None, f"{len(question)} words", _remedy_for_no_question(line))
+            raise DataError(
+                where, None, f"a question of {len(question)} words", _remedy_for_no_question(line)
+            )
         sections.append(section)
         words.append(question)
     if not words:
-        raise DataError(path, None, "holds no questions", f"lines look like `{LINE_OF_QUESTION}`")
+        raise DataError(
+            path, None, "holds no questions", f"write lines such as `{LINE_OF_QUESTION}`"
+        )
     return Analogies(name or path.stem, sections, words, restrict_vocab)
 
 
 def _remedy_for_no_question(line: str) -> Text:
     if score_column(fields_of(line, 3)) is not None:
-        return ("word pairs with scores are given by ", Setting("pairs"))
-    return f"a question has four, such as `{LINE_OF_QUESTION}`"
+        return ("give word pairs with scores by ", Setting("pairs"))
+    return f"write four, such as `{LINE_OF_QUESTION}`"
 
 
 def fields_of(line: str, n: int) -> list[str]:
@@ -322,7 +326,7 @@ def lines_of(path: Path) -> Iterator[tuple[str, str]]:
         n_bytes += len(chunk)
         if n_bytes > MAX_BYTES:
             problem = f"more than {MAX_BYTES:,} bytes of text"
-            remedy = "is it the right file? If so, give a part of it"
+            remedy = "check that it is the right file, or give a part of it"
             raise DataError(path, None, problem, remedy)
         for place, line in enumerate(decoded(lines, chunk).split("\n")[:-1], lines.chunk_line):
             if line.strip() and not line.startswith("#"):

@@ -208,7 +208,7 @@ class Graph:
         if wrong.size:
             k = int(wrong[0])
             edge = f"edge {k + 1:,}, {names[int(sources[k])]} {names[int(targets[k])]}"
-            remedy = "it must be a number of 0 or more"
+            remedy = "give a number of 0 or more"
             raise DataError(edge, None, f"weight {values[k]:g}", remedy)
         edges = [(sources, targets, values)]
         return cls.of_parts(names, lambda: edges, weights is not None, directed)

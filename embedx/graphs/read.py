@@ -379,7 +379,7 @@ def _weights(edges: _EdgeList, is_third: np.ndarray) -> np.ndarray:
     for part in edges.parts():
         for edge in part.T[is_wrong[part[2]]]:
             line = edges.words.at(edge)
-            raise edges.refused(line, f"weight {line[2]}", "it must be a number of 0 or more")
+            raise edges.refused(line, f"weight {line[2]}", "give a number of 0 or more")
     return weights
 
 

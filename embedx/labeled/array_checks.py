@@ -34,7 +34,7 @@ def features_in(name: str, array: Any) -> Any:
             name,
             None,
             f"shape {tuple(map(int, array.shape))} of {array.dtype}",
-            "features are numbers in rows and columns, (ROWS, FEATURES)",
+            "give numbers in rows and columns, (ROWS, FEATURES)",
         )
     if array.dtype != np.float32 or not (issparse(array) or array.flags.c_contiguous):
         n_bytes_of_copy = 4 * array.size
@@ -63,8 +63,7 @@ def labels_in(name: str, array: Any) -> tuple[Labels, int]:
             name,
             None,
             f"{array.ndim} dimensions of {array.dtype}",
-            "labels are integers (ROWS,), or a sparse matrix (ROWS, LABELS) of"
-            " scipy.sparse.save_npz",
+            "give integers (ROWS,), or a sparse matrix (ROWS, LABELS) of scipy.sparse.save_npz",
         )
     bad = np.flatnonzero((array < 0) | (array >= MAX_IDS))
     if len(bad):

@@ -180,9 +180,7 @@ class Lines:
         self._chunks = self._read(blocks, source, progress)
         self.head = next(self._chunks, b"").removeprefix(UTF8_MARK)
         if not self.head:
-            raise DataError(
-                self.name, None, "an empty file", "is it the right one, and was it copied whole?"
-            )
+            raise DataError(self.name, None, "an empty file", "check that it was copied whole")
 
     def keep_empty(self) -> None:
         """Give all empty lines at the end too: each is a row."""
@@ -252,7 +250,7 @@ class Lines:
             if len(rest) > MAX_LINE_BYTES + len(block):
                 line = n_lines + 1 + rest.count(b"\n")
                 problem = f"a line of more than {MAX_LINE_BYTES:,} bytes"
-                raise DataError(self.name, line, problem, "is it the right file?")
+                raise DataError(self.name, line, problem, "check that it is the right file")
             if block.strip(b"\r\n"):
                 chunk = _take_whole_lines(rest, rest.rfind(b"\n") + 1)
                 n_lines += chunk.count(b"\n")

@@ -159,14 +159,14 @@ def _as_id(label: str, file: str) -> int:
         raise DataError(
             file,
             None,
-            f'label "{label}" is not an id',
-            "the labels of the training data are whole numbers from 0",
+            f'label "{label}" is not an id, as those of the training data are',
+            "give whole numbers from 0",
         )
     if len(label) > 10 or int(label) >= MAX_IDS:
         raise DataError(
             file,
             None,
             f"label {label} is too large",
-            f"ids count from 0 and stay below {MAX_IDS}",
+            f"give ids from 0 to {MAX_IDS - 1}",
         )
     return int(label)

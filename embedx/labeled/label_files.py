@@ -84,7 +84,7 @@ def with_labels(
             file,
             None,
             f"labels of {len(labels)} rows, but the features have {len(data)}",
-            "do they belong together?",
+            "check that they belong together",
         )
 
     schema = data.schema

@@ -167,7 +167,7 @@ def split_rows(split: Split, n_rows: int) -> np.ndarray:
                     number,
                     f'column {column} is "{text}", no row of the data, which has rows 1 to'
                     f" {n_rows}",
-                    "is it their split?",
+                    "check that it is their split",
                 )
             rows.append(row - 1)
     return np.array(rows, np.int64)

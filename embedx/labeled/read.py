@@ -425,7 +425,7 @@ def _check_no_table_settings(name: str, table: TableSettings) -> None:
             setting,
             None,
             f"{name} is no table",
-            f"it applies to tables: {names_of_tables()}",
+            f"use it with {names_of_tables()}",
         )
 
 

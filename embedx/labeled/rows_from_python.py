@@ -157,8 +157,9 @@ def _with_columns_in_order(rows: Any, schema: DataSchema) -> Any:
     available = dict.fromkeys(str(name) for name in rows.columns)
     for name in names:
         if name not in available:
-            problem = f'no column "{name}", as the training data have'
-            raise DataError(NAME, None, problem, f"there are {listed(available) or 'none'}")
+            present = listed(available) or "none"
+            problem = f'no column "{name}", as the training data have, among its columns: {present}'
+            raise DataError(NAME, None, problem, "add or rename it")
     return rows[names]
 
 

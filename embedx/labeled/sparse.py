@@ -419,5 +419,5 @@ def _feature_error(file: str, line: int, start: bytes, ranges: Ranges) -> DataEr
         line,
         f'feature "{word[:40]}" is not ID:VALUE with a value that is a finite float32, as 17:0.5'
         " is",
-        "a line is LABEL,LABEL,... and then features, separated by blanks",
+        "write LABEL,LABEL,... and then features, separated by blanks",
     )

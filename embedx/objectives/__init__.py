@@ -123,7 +123,7 @@ def check_applies(given: Options, objective: str) -> None:
         ]
         if takers and objective not in takers:
             problem = ("does not apply to ", Setting("objective", objective))
-            raise InapplicableError(name, None, problem, f"taken by {', '.join(takers)}")
+            raise InapplicableError(name, None, problem, f"use it with {', '.join(takers)}")
 
 
 # ---- the table of objectives: what `embedx objectives` prints; docs/objectives.md has the same

@@ -46,7 +46,7 @@ def find(name: str, command: str) -> type[Optimizer]:
         raise SettingError("optimizer", name, "no such optimizer", choice(name, taken))
     if command not in OPTIMIZERS[name].commands:
         others = " and ".join(f"`embedx {other}`" for other in OPTIMIZERS[name].commands)
-        remedy = f"`embedx {command}` takes {', '.join(taken_by(command))}"
+        remedy = f"use one of `embedx {command}`: {', '.join(taken_by(command))}"
         raise InapplicableError("optimizer", name, f"is for {others}", remedy)
     return OPTIMIZERS[name]
 

@@ -138,7 +138,7 @@ def common_task(request: PageRequest) -> str:
     for model, task in zip(request.models, tasks, strict=True):
         if task != tasks[0]:
             kinds = f"{PAGES[task].kind}, but {request.models[0]} is {PAGES[tasks[0]].kind}"
-            raise DataError(model, None, kinds, "only models of one task can be compared")
+            raise DataError(model, None, kinds, "compare models of one task")
     return tasks[0]
 
 

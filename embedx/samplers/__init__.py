@@ -72,7 +72,7 @@ def make(
         for setting in settings_of(other.Settings):
             if setting in options and setting not in own_settings:
                 problem = ("does not apply to ", Setting("sampler", name))
-                raise InapplicableError(setting, None, problem, f"taken by {other.name}")
+                raise InapplicableError(setting, None, problem, f"use it with {other.name}")
     settings = sampler_class.Settings.from_options(dict(options))
     resolved = sampler_class.fill_defaults(settings, corrected=corrected)
     return sampler_class(resolved, replacement=replacement)

@@ -103,7 +103,7 @@ def check_collapsed(objective: type[Objective], options: Options) -> None:
         ]
         problem = ("does not apply to ", Setting("objective", objective.name))
         raise InapplicableError(
-            "collapsed", True, problem, f"taken by {', '.join(takers)}, by default"
+            "collapsed", True, problem, f"use it with {', '.join(takers)} and their defaults"
         )
 
     refused = [*REFUSED_WITH_COLLAPSED]

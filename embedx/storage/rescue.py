@@ -46,7 +46,7 @@ def save_or_rescue(
         for place in _spare_places():
             rescued = _saved_within(save, place, folder.name)
             if isinstance(rescued, Path):
-                raise RescuedError(problem, f"the model is in {rescued} instead") from error
+                raise RescuedError(problem, f"use the model in {rescued}") from error
             tried.append(f"{place} ({rescued})")
         nowhere = ", ".join(tried) or "no temporary folder was found"
         remedy = how_to_resume() or remedy

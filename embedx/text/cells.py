@@ -253,7 +253,7 @@ def whole_lines(blocks: Iterable[bytes], name: str) -> Iterator[bytes]:
                 name,
                 None,
                 f"a line of more than {MAX_RECORD_BYTES:,} bytes",
-                "is it the right file?",
+                "check that it is the right file",
             )
         if end and is_first:
             is_first = False

@@ -45,7 +45,7 @@ def check_is_text(name: str, head: bytes) -> None:
     if len(head) >= MIN_BYTES_TO_JUDGE and unreadable > MAX_UNREADABLE * len(text):
         share = f"{unreadable / len(text):.0%}"
         problem = f"not UTF-8 text: {share} of its first characters cannot be read"
-        remedy = f"if it is text, {TO_UTF8}"
+        remedy = f"give text, or {TO_UTF8}"
         raise NotTextError(name, problem, remedy, "binary")
 
 

@@ -280,7 +280,10 @@ def _rows(batch: Any, name: str, first: int) -> Iterator[tuple[int, Record]]:
         return
     if batch.num_rows == 1:
         raise DataError(
-            name, first, f"a row of more than {MAX_RECORD_BYTES:,} bytes", "is it the right column?"
+            name,
+            first,
+            f"a row of more than {MAX_RECORD_BYTES:,} bytes",
+            "check that it is the right column",
         )
     half = batch.num_rows // 2
     yield from _rows(batch.slice(0, half), name, first)

@@ -115,7 +115,7 @@ def check_has_words(report: Record, sources: Sequence[Source], settings: TextSet
         problem = "no words in them"
     kinds = skipped_kinds(report["sources"])
     if kinds:
-        raise DataError(names, None, problem, ("skipped: ", kinds))
+        raise DataError(names, None, (problem, "; skipped: ", kinds))
     with_bad_records = [source for source in report["sources"] if source["bad_records"]]
     if with_bad_records:
         n_bad = sum(source["bad_records"] for source in with_bad_records)

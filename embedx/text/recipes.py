@@ -238,7 +238,7 @@ class Recipe:
     def part(self, name: str) -> "Recipe":
         """Another part of the same files. Raises `EmbedxError` if no part has that name."""
         if name not in self.parts:
-            remedy = f"it has {', '.join(self.parts) or 'none'}"
+            remedy = f"choose one of {', '.join(self.parts)}" if self.parts else "name it alone"
             raise DataError(self.name, None, f"has no part {name}", remedy)
         whole = vars(Recipe("", Path()))
         fields = {name: whole[name] for name in PART_ONLY} | self.parts[name]

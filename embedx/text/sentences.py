@@ -74,7 +74,9 @@ def _numbered(
 def _check_words(numbers: "WordNumbers") -> None:
     """Raise `DataError` if there are no words, or some are not strings."""
     if not numbers:
-        raise DataError("sentences", None, "no words", "was the iterator used up before?")
+        raise DataError(
+            "sentences", None, "no words", "give a list, or an iterator that was not used up before"
+        )
     wrong = [word for word in numbers if not isinstance(word, str)]
     if wrong:
         problem = f"{reprlib.repr(wrong[0])} is a word, but no string"

@@ -96,7 +96,7 @@ def _columns_and_records(
     if isinstance(first, Bad):
         raise DataError(table, number, first.why, first.remedy)
     if not first:
-        raise DataError(table, None, "no rows", "is it the right file?")
+        raise DataError(table, None, "no rows", "check that it is the right file")
     guessed = guess_columns(first)
     if guessed is None:
         problem = "its columns of user (or order) and item are not known by their names"
@@ -158,7 +158,7 @@ def _read_events(
         item_number = items.setdefault(word, len(items))
         ids.extend((user_number, item_number))
     if not users:
-        raise DataError(table, None, "no rows", "is it the right file?")
+        raise DataError(table, None, "no rows", "check that it is the right file")
     if example_of_joined is not None:
         progress.note(
             f"{table}: the words of an item are joined by {BLANK_IN_ITEM}, as {example_of_joined}"

@@ -89,7 +89,7 @@ def _text_of_members(
             yield b"\n"
     if is_empty:
         problem = f"no member matches {source.members}"
-        raise DataError(source.name, None, problem, "is it the right file?")
+        raise DataError(source.name, None, problem, "check that it is the right file")
 
 
 def _text_of_file(
@@ -158,9 +158,9 @@ def _check_format(source: Source, settings: TextSettings, head: bytes) -> None:
 def _no_sessions(name: str) -> DataError:
     """The error for a table instead of lines of sessions."""
     command = f"embedx corpus sessions {shlex.quote(name)}"
-    of_rows = f"if its rows are events, write their sessions with `{command}`"
-    of_column = (", if a column has sessions, name it by ", Setting("column"))
-    remedy = (of_rows, of_column, ", and if each line is a session, rename it to .txt")
+    of_rows = f"write the sessions of rows that are events with `{command}`"
+    of_column = (", name a column of sessions by ", Setting("column"))
+    remedy = (of_rows, of_column, ", or rename a file with a session per line to .txt")
     return DataError(name, None, "a table, not sessions", remedy)
 
 

@@ -167,7 +167,7 @@ def lines_of(blocks: Iterable[bytes], name: str) -> Iterator[bytes]:
     for number, line in enumerate(iter(lambda: reader.readline(MAX_RECORD_BYTES + 1), b""), 1):
         if len(line) > MAX_RECORD_BYTES:
             limit = f"a line of more than {MAX_RECORD_BYTES:,} bytes"
-            remedy = "is it the right file, with one record per line?"
+            remedy = "check that it is the right file, with one record per line"
             raise DataError(name, number, limit, remedy)
         yield line
 

@@ -100,7 +100,7 @@ def _no_words(counts: ndarray, settings: VocabularySettings) -> SettingError:
     """The error that a vocabulary would have no words."""
     if settings.vocab is not None:
         problem = "none of its words is in the text"
-        remedy = "is the text tokenised in the same way?"
+        remedy = "check that the text is tokenised in the same way"
         return SettingError("vocab", settings.vocab, problem, remedy)
     max_count = counts.max(initial=0)
     problem = f"no word occurs so often, the highest count is {max_count}"

@@ -116,7 +116,7 @@ def check_trusted(file: Path) -> None:
         status = path.stat()
         if status.st_uid not in (os.geteuid(), 0) or status.st_mode & stat.S_IWOTH:
             problem = "other users can write it, and it names a cluster or a log"
-            remedy = "if you know what is in it, make it your own with chown and chmod o-w"
+            remedy = "make it your own with chown and chmod o-w, once you know what is in it"
             raise DataError(path, None, problem, remedy)
 
 

@@ -307,8 +307,8 @@ class _Training:
             remedy: Text = ("try a smaller ", setting, f", {first / 4:.3g} say")
             return DivergedError(problem, remedy)
         rates = ", ".join(f"{rate:.3g}" for rate in (first, *self._lowered_rates))
-        none_works = f"none of the learning rates {rates} works: leave "
-        return DivergedError(problem, (none_works, setting, " out, or try a smaller one"))
+        none_worked = f"{problem}; none of the learning rates {rates} worked"
+        return DivergedError(none_worked, ("leave ", setting, " out, or try a smaller one"))
 
     @property
     def _lowered_rates(self) -> list[float]:

@@ -190,7 +190,7 @@ def _check_dtype(dtype: str, format: Format) -> None:
         return
     others = ", ".join(name for name, other in formats.FORMATS.items() if dtype in other.dtypes)
     problem = ("not available with ", Setting("format", format.name))
-    raise SettingError("dtype", dtype, problem, f"taken by {others}")
+    raise SettingError("dtype", dtype, problem, f"use one of {others}")
 
 
 def _check_ngrams_of(words: Sequence[str]) -> None:

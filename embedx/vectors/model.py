@@ -216,7 +216,7 @@ class WordVectors:
         """The counts, int64 (words,). Raises DataError where the file has none."""
         if self.counts is None:
             name = self.facts.get("source", "this model")
-            raise DataError(name, None, "no counts of words", "a model folder has them")
+            raise DataError(name, None, "no counts of words", "give a model folder, which has them")
         return self.counts
 
     # ---- vectors of words

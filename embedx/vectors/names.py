@@ -24,15 +24,15 @@ def read_names(file: str | Path) -> dict[str, str]:
     names: dict[str, str] = {}
     for number, row in _rows(str(file)):
         if len(row) != 2:
-            raise DataError(file, number, f"{len(row)} columns", f"lines look like `{LINE}`")
+            raise DataError(file, number, f"{len(row)} columns", f"write lines such as `{LINE}`")
         item, name = map(str.strip, row)
         if not item or not name:
-            raise DataError(file, number, "an empty cell", f"lines look like `{LINE}`")
+            raise DataError(file, number, "an empty cell", f"write lines such as `{LINE}`")
         if names.setdefault(item, name) != name:
             problem = f"{item} has two names, {names[item]} and {name}"
             raise DataError(file, number, problem, "delete one of the lines")
     if not names:
-        raise DataError(file, None, "holds no names", f"lines look like `{LINE}`")
+        raise DataError(file, None, "holds no names", f"write lines such as `{LINE}`")
     return names
 
 
@@ -46,7 +46,7 @@ def names_of(vectors: WordVectors, file: str | Path | None) -> dict[str, str]:
     if not any(item in vectors.key_to_index for item in names):
         item = next(iter(names))
         problem = f"names no {vectors.noun} of the model; the first is {item}"
-        raise DataError(file, None, problem, f"lines look like `{LINE}`")
+        raise DataError(file, None, problem, f"write lines such as `{LINE}`")
     return names
 
 

@@ -48,7 +48,7 @@ def messages() -> str:
         options()  # declares the settings that are given by --set
     paths = sorted(PACKAGE.rglob("*.py"))
     imported = {path: _imported(path) for path in paths}
-    kinds = {kind.__name__: kind for kind in (EmbedxError, *_subclasses(EmbedxError))}
+    kinds = _kinds()
     entries = [entry for path in paths for entry in _entries(path, imported[path], kinds)]
     return "\n".join([HEADER, *entries])
 
@@ -60,38 +60,32 @@ def _subclasses(kind: type[EmbedxError]) -> Iterator[type[EmbedxError]]:
             yield from _subclasses(subclass)
 
 
+def remedies() -> list[str]:
+    """The remedies of all errors, with settings as in Python; those that are made at run time are
+    expressions in braces.
+    """
+    paths = sorted(PACKAGE.rglob("*.py"))
+    imported = {path: _imported(path) for path in paths}
+    kinds = _kinds()
+    texts = []
+    for path in paths:
+        for call, known in _calls(path, imported[path]):
+            kind = kinds.get(_name_of(call))
+            if kind is not None and "remedy" in inspect.signature(kind).parameters:
+                remedy = _bound(kind, call, known).arguments.get("remedy", "")
+                texts.append(spelled(EmbedxError(remedy).parts, _of_templates(in_python)))
+    return texts
+
+
+def _kinds() -> Kinds:
+    """All kinds of errors, once the modules of the package are imported."""
+    return {kind.__name__: kind for kind in (EmbedxError, *_subclasses(EmbedxError))}
+
+
 def _entries(path: Path, imported: dict[str, ast.expr], kinds: Kinds) -> list[str]:
-    tree = ast.parse(path.read_text("utf-8"))
-    constants = imported | _assigned(tree.body)
     entries = []
-    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
-    for function in sorted(functions, key=lambda function: function.lineno):
-        entries += _entries_of_function(function, constants, kinds)
-    if not entries:
-        return []
-    return [f"# {path.relative_to(PACKAGE.parent)}", "", *dict.fromkeys(entries)]
-
-
-def _entries_of_function(
-    function: ast.FunctionDef, constants: dict[str, ast.expr], kinds: Kinds
-) -> list[str]:
-    inner = {
-        node
-        for nested in ast.walk(function)
-        if isinstance(nested, ast.FunctionDef) and nested is not function
-        for node in ast.walk(nested)
-    }
-    calls = [
-        node for node in ast.walk(function) if isinstance(node, ast.Call) and node not in inner
-    ]
-    entries = []
-    for call in sorted(calls, key=lambda call: (call.lineno, call.col_offset)):
-        known = constants | _assigned(
-            node
-            for node in ast.walk(function)
-            if isinstance(node, ast.stmt) and node.lineno <= call.lineno
-        )
-        name = ast.unparse(call.func).rpartition(".")[2]
+    for call, known in _calls(path, imported):
+        name = _name_of(call)
         if name in kinds:
             entries.append(_error_entry(kinds[name], call, known))
         elif name == "Reason":
@@ -101,7 +95,46 @@ def _entries_of_function(
             entries.append(_written("bad record", {}, (why, "; ", remedy)))
         elif name in NOTES and isinstance(call.func, ast.Attribute) and not _is_format(call):
             entries.append(_note_entry(name, call, known))
-    return entries
+    if not entries:
+        return []
+    return [f"# {path.relative_to(PACKAGE.parent)}", "", *dict.fromkeys(entries)]
+
+
+def _name_of(call: ast.Call) -> str:
+    """The name of what is called, without its module or object."""
+    return ast.unparse(call.func).rpartition(".")[2]
+
+
+def _calls(
+    path: Path, imported: dict[str, ast.expr]
+) -> Iterator[tuple[ast.Call, dict[str, ast.expr]]]:
+    """The calls within the functions of a file, with the texts that are known there by name."""
+    tree = ast.parse(path.read_text("utf-8"))
+    constants = imported | _assigned(tree.body)
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    for function in sorted(functions, key=lambda function: function.lineno):
+        yield from _calls_of_function(function, constants)
+
+
+def _calls_of_function(
+    function: ast.FunctionDef, constants: dict[str, ast.expr]
+) -> Iterator[tuple[ast.Call, dict[str, ast.expr]]]:
+    inner = {
+        node
+        for nested in ast.walk(function)
+        if isinstance(nested, ast.FunctionDef) and nested is not function
+        for node in ast.walk(nested)
+    }
+    calls = [
+        node for node in ast.walk(function) if isinstance(node, ast.Call) and node not in inner
+    ]
+    for call in sorted(calls, key=lambda call: (call.lineno, call.col_offset)):
+        known = constants | _assigned(
+            node
+            for node in ast.walk(function)
+            if isinstance(node, ast.stmt) and node.lineno <= call.lineno
+        )
+        yield call, known
 
 
 def _is_format(call: ast.Call) -> bool:
@@ -118,19 +151,27 @@ def _note_entry(name: str, call: ast.Call, known: dict[str, ast.expr]) -> str:
 
 def _error_entry(kind: type[EmbedxError], call: ast.Call, known: dict[str, ast.expr]) -> str:
     """The entry of an error, which is made of the templates."""
-    arguments = [_value(argument, known) for argument in call.args]
-    keywords = {word.arg: _value(word.value, known) for word in call.keywords if word.arg}
-    bound = inspect.signature(kind).bind(*arguments, **keywords)
+    bound = _bound(kind, call, known)
     fields = bound.arguments
-    for name in fields:
-        if name not in ("setting", "value", "line"):
-            fields[name] = _text(fields[name])
     try:
         parts = kind(*bound.args, **bound.kwargs).parts
     except TypeError:  # it computes with what only a run knows
         texts = [fields[name] for name in fields if name in TEXTS]
         parts = tuple(part for text in texts for part in ("; ", text))[1:]
     return _written(kind.__name__, fields, parts)
+
+
+def _bound(
+    kind: type[EmbedxError], call: ast.Call, known: dict[str, ast.expr]
+) -> inspect.BoundArguments:
+    """The arguments of an error by name, as templates."""
+    arguments = [_value(argument, known) for argument in call.args]
+    keywords = {word.arg: _value(word.value, known) for word in call.keywords if word.arg}
+    bound = inspect.signature(kind).bind(*arguments, **keywords)
+    for name, value in bound.arguments.items():
+        if name not in ("setting", "value", "line"):
+            bound.arguments[name] = _text(value)
+    return bound
 
 
 def _written(kind: str, fields: dict[str, object], text: object) -> str:

@@ -41,7 +41,7 @@ def format_of(file: LabelledFile, options: ReadOptions) -> Format:
         if format.recognises(file, options):
             return format
     if not file.lines.first_row:
-        raise DataError(file.name, None, "has only comments", "is it the right file?")
+        raise DataError(file.name, None, "has only comments", "check that it is the right file")
     raise DataError(
         file.name,
         file.lines.number_of_first_row,

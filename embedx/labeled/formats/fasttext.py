@@ -72,5 +72,5 @@ FASTTEXT = Format(
     read=read,
     is_of_lines=True,
     is_of_any_lines=True,
-    advice="lines __label__NAME and words",
+    advice="write lines __label__NAME and words",
 )

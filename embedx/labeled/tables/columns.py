@@ -68,12 +68,11 @@ def _columns_as_trained(
         required += label
     for column in required:
         if column not in available:
-            raise DataError(
-                file,
-                None,
-                f'no column "{column}", as the training data have',
-                f"there are {listed(available) or 'none'}",
+            present = listed(available) or "none"
+            problem = (
+                f'no column "{column}", as the training data have, among its columns: {present}'
             )
+            raise DataError(file, None, problem, "add or rename it")
 
     if not all(column in available for column in label):
         label = []
@@ -103,11 +102,15 @@ def _check_roles(
             file,
             None,
             (
-                "name the columns to use by ",
-                joined(missing, " and "),
-                ", or if the file has no heading by their numbers, from 1",
+                "its columns ",
+                listed(available),
+                " do not say which to use",
             ),
-            f"there are {listed(available)}",
+            (
+                "name some by ",
+                joined(missing, " and "),
+                ", or if the file has no heading their numbers, from 1",
+            ),
         )
 
 

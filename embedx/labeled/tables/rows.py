@@ -115,7 +115,7 @@ def _first_batch(name: str, records: Records) -> tuple[int, list[NumberedRecord]
     """How many rows a batch has, and the first batch. Raises `DataError` if there are no rows."""
     first = next(records, None)
     if first is None:
-        raise DataError(name, None, "no rows", "is it the right file, and was it copied whole?")
+        raise DataError(name, None, "no rows", "check that it was copied whole")
     n_columns = max(1, len(first[1]))
     batch_size = max(1, min(MAX_BATCH_ROWS, MAX_BATCH_CELLS // n_columns))
     return batch_size, [first, *itertools.islice(records, batch_size - 1)]

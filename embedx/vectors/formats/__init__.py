@@ -36,7 +36,7 @@ REGISTRY = (
 FORMATS: dict[str, Format] = registry.load(__name__, REGISTRY)
 
 READ_FORMATS = ", ".join(name for name, format in FORMATS.items() if not format.is_folder)
-REMEDY = f"embedx reads {READ_FORMATS} files"
+REMEDY = f"give a {READ_FORMATS} file"
 
 
 def of_suffix(out: Path) -> str | None:

@@ -63,7 +63,7 @@ WORD_TYPE = 0
 MAX_WORD_BYTES = 1 << 25
 APPROXIMATE_BYTES_PER_WORD = 100
 FLOATS_PER_WRITE = 1 << 22
-DAMAGED = f"it is damaged or cut short: {AGAIN}"
+DAMAGED = f"{AGAIN}, because it is damaged or cut short"
 SMALLER = "give the .vec file beside it, or a smaller model"
 
 
@@ -165,8 +165,8 @@ def _sizes(name: str, data: mmap.mmap) -> Sizes:
     model, n_buckets, shortest, longest = settings[6:10]
     n_entries, n_words, n_labels, n_tokens, n_pruned = SIZES.unpack_from(data, HEAD.size)
     if version not in READ_VERSIONS:
-        problem = f"version {version} of fastText's format"
-        raise DataError(name, None, problem, "versions 11 and 12 are read")
+        problem = f"version {version} of fastText's format, of which 11 and 12 are read"
+        raise DataError(name, None, problem, "write it with another version of fastText")
     if model == SUPERVISED_MODEL or n_pruned >= 0:
         problem = "a classifier or a pruned model of fastText, which is not read"
         raise DataError(name, None, problem, "give a skipgram or cbow model")

@@ -19,12 +19,13 @@ def read(file: OpenFile) -> FileContent:
     """The vectors of a pickle that is trusted, and its counts if there are any."""
     if not file.is_trusted:
         remedy = (
-            "opening it would run whatever code is in it: write the vectors by gensim's"
-            " KeyedVectors.save_word2vec_format or, if you trust its origin, add ",
+            "write the vectors by gensim's KeyedVectors.save_word2vec_format or, if you trust its"
+            " origin, add ",
             Setting("trust_pickle", True),
             " to `embedx eval` or `embedx export`",
         )
-        raise DataError(file.name, None, "this is a pickle, perhaps gensim's own format", remedy)
+        problem = "a pickle, perhaps gensim's own format; opening it would run any code in it"
+        raise DataError(file.name, None, problem, remedy)
     path = file.path("gensim's own file")
     library = _library(file.name)
     try:

@@ -40,7 +40,7 @@ from embedx.vectors.formats.contract import (
 HEADER = re.compile(rb"\s*(\d{1,12})\s+(\d{1,9})\s*")
 CONTROL_CHARACTER = re.compile(rb"[\x00-\x1f\x7f]")
 MAX_FLOAT32 = float(np.finfo(np.float32).max)
-IS_IT = "is this really word2vec's binary format?"
+CHECK_FORMAT = "check that this is word2vec's binary format"
 
 
 # ---- recognising
@@ -75,7 +75,7 @@ def header(file: OpenFile) -> tuple[int, int]:
     """
     count, dim = map(int, file.stream.readline().split())
     if dim == 0:
-        raise DataError(file.name, 1, "the header says 0 dimensions", "it must read `words dim`")
+        raise DataError(file.name, 1, "the header says 0 dimensions", "write `words dim`")
     return count, dim
 
 
@@ -98,7 +98,7 @@ def read_text(file: OpenFile) -> FileContent:
     n_words = len(content.words)
     if count != n_words:
         problem = f"the first line declares {count:,} words, but {n_words:,} follow"
-        remedy = f"the file is cut short or its first line wrong: {AGAIN}"
+        remedy = f"{AGAIN}, or correct the first line"
         raise DataError(file.name, None, problem, remedy)
     return content
 
@@ -141,7 +141,7 @@ def line_blocks(name: str, stream: BinaryIO) -> Iterator[list[bytes]]:
     while line := stream.readline(contract.MAX_LINE_BYTES + 1):
         if len(line) > contract.MAX_LINE_BYTES:
             problem = f"a line of more than {contract.MAX_LINE_BYTES:,} bytes"
-            raise DataError(name, None, problem, "is this really a file of vectors?")
+            raise DataError(name, None, problem, "check that this is a file of vectors")
         lines.append(line)
         n_bytes += len(line)
         if n_bytes >= contract.BLOCK_BYTES:
@@ -245,7 +245,7 @@ def read_binary(file: OpenFile) -> FileContent:
         vector = file.stream.read(4 * dim)
         if len(vector) < 4 * dim:
             problem = f"ends within {_place(row, count)}"
-            raise DataError(file.name, None, problem, f"the file is cut short: {AGAIN}")
+            raise DataError(file.name, None, problem, f"{AGAIN}, because it is cut short")
         vectors[row] = np.frombuffer(vector, "<f4")
         has_newline = name.startswith(b"\n")
         if row == 1:
@@ -254,8 +254,8 @@ def read_binary(file: OpenFile) -> FileContent:
         if row > 0 and (has_newline != ends_by_newline or not is_name(name, has_newline)):
             problem = f"{_place(row, count)} begins with {shown(name)}, which is no name"
             remedy = (
-                "a name before it holds a blank, which ends names in this format, or the file is"
-                f" damaged: {AGAIN}"
+                f"{AGAIN}, because it is damaged, or a name before this one holds a blank, which"
+                " ends names in this format"
             )
             raise DataError(file.name, None, problem, remedy)
         words.append(name.decode("utf-8", "surrogateescape"))
@@ -266,7 +266,7 @@ def read_binary(file: OpenFile) -> FileContent:
         problem = f"continues after the {count:,} words that its first line declares"
         raise DataError(file.name, None, problem, AGAIN)
     file.progress.finish()
-    check_finite(file.name, words, vectors, IS_IT)
+    check_finite(file.name, words, vectors, CHECK_FORMAT)
     return FileContent(words, vectors.astype("f4", copy=False))
 
 
@@ -276,7 +276,7 @@ def _read_name(file: OpenFile, row: int, count: int) -> bytes:
     while (byte := file.stream.read(1)) not in (b" ", b""):
         name += byte
         if len(name) > contract.MAX_LINE_BYTES:
-            raise DataError(file.name, None, f"{_place(row, count)} has no end", IS_IT)
+            raise DataError(file.name, None, f"{_place(row, count)} has no end", CHECK_FORMAT)
     return bytes(name)
 
 
