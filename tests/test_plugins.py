@@ -150,7 +150,7 @@ def test_an_interrupted_run_whose_package_is_missing_names_it_and_keeps_its_stat
     monkeypatch.setattr(
         objectives, "packages", lambda *names: {"packages": {"objective": HINGE_PACKAGE}}
     )
-    checkpoints, _ = checkpoints_of(request, tmp_path / "words", SILENT)
+    checkpoints = checkpoints_of(request, tmp_path / "words", SILENT)
     checkpoints.take(TrainState(), wait=True)
     locks.unlock(checkpoints.lock)
     (state,) = checkpoints.states()

@@ -12,7 +12,6 @@ from embedx.runtime import shell
 from embedx.runtime.interrupts import to_the_end
 from embedx.runtime.progress import Progress
 from embedx.settings import as_arguments, seconds
-from embedx.storage.replacement import check_output
 from embedx.storage.rescue import save_or_rescue
 from embedx.tasks.requests import RunRequest
 from embedx.text.sources import COMPRESSED, STANDARD_INPUT
@@ -35,16 +34,12 @@ MODEL_OPTIONS = (
 SEPARATORS = f"/{os.sep}"
 
 
-def checkpoints_of(
-    request: RunRequest, folder: Path, progress: Progress
-) -> tuple[Checkpoints, bool]:
-    """The checkpoints of a run that writes its model to `folder`, and whether to overwrite that
-    folder.
-    """
+def checkpoints_of(request: RunRequest, folder: Path, progress: Progress) -> Checkpoints:
+    """The checkpoints of a run that writes its model to `folder`."""
     arguments = request.arguments()
     del arguments["resume"]
     facts = objectives.packages(request.objective or "", request.settings.get("sampler"))
-    checkpoints = Checkpoints(
+    return Checkpoints(
         folder,
         RunCommand(request.command, arguments, facts.get("packages", {})),
         progress,
@@ -53,10 +48,6 @@ def checkpoints_of(
         overwrite=request.overwrite,
         changeable=request.changeable_names(),
     )
-    # A run that resumes overwrites the model that the interrupted run left.
-    overwrite = request.overwrite or checkpoints.is_resuming
-    check_output(folder, overwrite)
-    return checkpoints, overwrite
 
 
 def command_line(request: RunRequest, **resolved: Any) -> str:

@@ -142,7 +142,10 @@ def run_request(request: RunRequest, progress: Progress) -> Finished:
         # A missing cluster is reported before data are read.
         wrap = stack.enter_context(_connected(task, progress))
         # A folder that is named after the objective is known once the data have chosen one.
-        checkpoints, overwrite = checkpoints_of(request, task.output, progress)
+        checkpoints = checkpoints_of(request, task.output, progress)
+        # A run that resumes overwrites the model that the interrupted run left.
+        overwrite = request.overwrite or checkpoints.is_resuming
+        check_output(task.output, overwrite)
         stack.enter_context(checkpoints.locked())
         progress.note(task.command())
         note_inherited(progress, task.inherited)
