@@ -3,7 +3,7 @@ each objective's default rate.
 
 Steps of `implicit` are proximal, and bounded in both factors (docs/derivations.md); those of the
 other objectives are of their default optimizers. Texts are the beginning and the end of Wikipedia,
-and news by sentence. Every run is a process of its own and has one thread; one that diverges is not
+and news by sentence (`--set news=FILE`; by default the held-out shard of One Billion Words). Every run is a process of its own and has one thread; one that diverges is not
 rolled back.
 """
 
@@ -24,7 +24,7 @@ TEXTS = ("beginning", "end", "news")
 NEWS = "one-billion-word:heldout"
 MULTIPLES = (1, 3, 10, 100)
 HELD_OUT = 0.05
-FULL = {"megabytes": 3.0, "epochs": 5, "seeds": 3, "corpus": None}
+FULL = {"megabytes": 3.0, "epochs": 5, "seeds": 3, "corpus": None, "news": None}
 QUICK = {"megabytes": 0.4, "epochs": 1, "seeds": 1}
 
 
@@ -57,16 +57,18 @@ def prepare(run: Run) -> dict[str, Any]:
             run.files[name] = str(run.folder / name)
             Path(run.files[name]).write_bytes(part + b"\n")
     if "news" in texts:
-        run.files["news"] = str(run.folder / "news")
-        Path(run.files["news"]).write_bytes(_news(run, n_bytes))
-    return {"corpus": about} if about else {"data": {}}
+        news = run.folder / "news"
+        news.write_bytes(_news(run, n_bytes))
+        run.files["news"] = str(news)
+        about = about or {"name": "news", **corpus.facts_of(news)}
+    return {"corpus": about}
 
 
 def _news(run: Run, n_bytes: int) -> bytes:
     """The first sentences of news, or made-up ones in a trial run where these are not here."""
     if run.quick and not datasets.is_here(NEWS, run.data_folder):
         return corpus.generated_text().encode()[:n_bytes]
-    file = datasets.text(run.data_folder, NEWS)
+    file = Path(run.settings.news or datasets.text(run.data_folder, NEWS))
     opened = gzip.open if file.suffix == ".gz" else open
     with opened(file, "rb") as source:
         return source.read(n_bytes).rpartition(b"\n")[0] + b"\n"
@@ -74,8 +76,10 @@ def _news(run: Run, n_bytes: int) -> bytes:
 
 def needs(run: Run) -> list[str]:
     """The data sets of the chosen texts."""
-    names = {"beginning": datasets.TEXT, "end": datasets.TEXT, "news": NEWS}
-    return list(dict.fromkeys(names[text] for text in run.chosen("text")))
+    names = {"beginning": datasets.TEXT, "end": datasets.TEXT}
+    if not run.settings.news:
+        names["news"] = NEWS
+    return list(dict.fromkeys(names[text] for text in run.chosen("text") if text in names))
 
 
 def measure(run: Run, job: Job) -> Result:
