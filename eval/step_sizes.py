@@ -3,8 +3,8 @@ each objective's default rate.
 
 Steps of `implicit` are proximal, and bounded in both factors (docs/derivations.md); those of the
 other objectives are of their default optimizers. Texts are the beginning and the end of Wikipedia,
-and news by sentence (`--set news=FILE`; by default the held-out shard of One Billion Words). Every run is a process of its own and has one thread; one that diverges is not
-rolled back.
+and news by sentence: `--set news=FILE`, by default the held-out shard of One Billion Words. Every
+run is a process of its own and has one thread; one that diverges is not rolled back.
 """
 
 import gzip
