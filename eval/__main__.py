@@ -4,6 +4,7 @@ import argparse
 import ast
 import contextlib
 import os
+import re
 import sys
 from collections.abc import Iterator
 from importlib import import_module
@@ -202,7 +203,8 @@ def shown(typed: list[str]) -> str:
     return " ".join(
         [
             "python -m eval",
-            *(word if os.sep not in word else word.rsplit(os.sep, 1)[-1] for word in words),
+            # of NAME=FILE the value alone
+            *(re.sub(rf"[^={os.sep}]*{os.sep}.*{os.sep}", "", word) for word in words),
         ]
     )
 

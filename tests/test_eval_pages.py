@@ -88,6 +88,7 @@ STATED = {
     "papers-adversarial": "1.5 7.5e-4 2.8e-4 2.3e-4 0.5e-4 0.3",
     "adversarial-words": "",
     "search-proposal": "",
+    "step-sizes": "0.8",
     "scale": "1.1",
     "subwords": "",
     "cluster": "0.8 1.05 1.15 0.026",  # what was aimed at, and a second seed
