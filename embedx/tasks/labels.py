@@ -60,16 +60,16 @@ class LabelTask:
     def __init__(self, request: ClassifyRequest, progress: Progress) -> None:
         self.request = request
         self.progress = progress
-        self.given_settings = request.settings
+        self.options = request.settings
         # What the word n-grams were chosen from, where they were.
         self.reason_of_ngrams: str | None = None
-        validation = ClassifySettings.from_options(self.given_settings).validation
+        validation = ClassifySettings.from_options(self.options).validation
         if validation is not None and share_of_rows(validation) is None:
             check_there(validation)
         has_start = request.start is not None
-        if self.given_settings.get("anchored") is False:
-            check_used(self.given_settings, [("anchored", has_start, Setting("start"))])
-        self.cluster = ClusterSettings.from_options(self.given_settings)
+        if self.options.get("anchored") is False:
+            check_used(self.options, [("anchored", has_start, Setting("start"))])
+        self.cluster = ClusterSettings.from_options(self.options)
         if request.test_labels and not request.test:
             raise InapplicableError("test_labels", None, ("needs ", Setting("test")))
 
@@ -98,13 +98,13 @@ class LabelTask:
     @cached_property
     def config(self) -> ClassifierConfiguration:
         """The objective and settings of the run, before they are resolved for the data."""
-        options = self.given_settings
+        options = self.options
         name = self.request.objective
         if self.start is not None:
             options = settings_to_continue(self.start, name, options, str(self.request.start))
             name = self.start.objective.name
         config = configure_classifier(name, options, lambda: self.data.training)
-        return dataclasses.replace(config, given_names=given_names(self.given_settings))
+        return dataclasses.replace(config, given_names=given_names(self.options))
 
     @property
     def objective(self) -> str:
@@ -140,7 +140,7 @@ class LabelTask:
         inherited = {
             name: value
             for name, value in self.config.options.items()
-            if name not in self.given_settings and value != defaults.get(name)
+            if name not in self.options and value != defaults.get(name)
         }
         return {"objective": self.config.objective.name, **inherited}
 
@@ -210,8 +210,8 @@ class LabelTask:
             request.train,
             request.train_labels,
             progress=self.progress,
-            text=TextFeatureSettings.from_options(self.given_settings),
-            table=TableSettings.from_options(self.given_settings),
+            text=TextFeatureSettings.from_options(self.options),
+            table=TableSettings.from_options(self.options),
             trained=schema,
         )
         learns_text = training.schema.text is not None and schema is None
@@ -219,10 +219,10 @@ class LabelTask:
         if schema is not None:
             need = ("without ", Setting("start"))
         names = settings_of(TextFeatureSettings)
-        check_used(self.given_settings, ((name, learns_text, need) for name in names))
+        check_used(self.options, ((name, learns_text, need) for name in names))
         if not learns_text or self.cluster.is_asked_for:
             return training
-        choice = word_ngrams.choose(training, request.objective, self.given_settings, self.progress)
+        choice = word_ngrams.choose(training, request.objective, self.options, self.progress)
         self.reason_of_ngrams = choice.reason
         return choice.data
 

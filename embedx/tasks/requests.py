@@ -34,7 +34,8 @@ CHANGEABLE = frozenset(
 class Request:
     """What every command has.
 
-    settings  those that were given, by name
+    settings  those that were given, by name; further on they are `options`, and `settings` is a
+              class of settings made of them
     """
 
     quiet: bool = False

@@ -49,10 +49,10 @@ class ResolvedRun(life.TrainableRun[TrainedModel], Protocol):
 class Task(Protocol):
     """What a kind of request does at each stage.
 
-    given_settings  those of the request, and of the recipe of its data
+    options  the settings that were given, in the request or by the recipe of its data, by name
     """
 
-    given_settings: Record
+    options: Record
     cluster: ClusterSettings
 
     @property
@@ -173,7 +173,7 @@ def train_task(
     """The trained model of a task."""
     with _resolved_run(task, progress, wrap) as resolved:
         settings = resolved.used_settings() | task.cluster.record()
-        note_settings(progress, task.given_settings, settings)
+        note_settings(progress, task.options, settings)
         return life.train_model(resolved, checkpoints)
 
 
@@ -219,7 +219,7 @@ def _connected(task: Task, progress: Progress) -> Iterator[Wrap | None]:
     from embedx.distributed.connection import connected
     from embedx.distributed.strategy import by_workers
 
-    with connected(task.cluster, task.given_settings.get("threads"), progress) as size:
+    with connected(task.cluster, task.options.get("threads"), progress) as size:
         yield by_workers(task.cluster, size)
 
 

@@ -41,7 +41,7 @@ class WordTask:
         # A mistyped name is reported before anything else is done.
         sources = find_sources(request.corpora)
         defaults = text_defaults(request.corpora, request.settings)
-        self.given_settings: Record = defaults | request.settings
+        self.options: Record = defaults | request.settings
         self.config = configure(
             request.objective, request.settings, is_collapsed=request.collapsed, defaults=defaults
         )
