@@ -12,8 +12,10 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
+from docs.examples.records import RECORDS
 from embedx.classification import classifier
 from embedx.errors import DataError, Setting, SettingError
+from embedx.labeled import formats
 from embedx.labeled.cells import labels_of
 from embedx.labeled.read import read, read_training
 from embedx.labeled.tables.settings import TableSettings
@@ -472,3 +474,15 @@ def test_half_of_a_surrogate_pair_is_replaced_in_labels_and_refused_in_fields(tm
     with pytest.raises(DataError) as error:
         read(str(rows), table=TableSettings(label_column="label"))
     assert error.value.file == str(rows)
+
+
+def test_a_new_format_is_a_file_and_its_line_in_the_registry(monkeypatch, write):
+    """The example of docs/extending.md, before the formats of text as its line would be."""
+    monkeypatch.setattr(formats, "TEXT", (RECORDS, *formats.TEXT))
+    first = "text: they never called back\nlabel: complaint\n"
+    second = "label: praise\ntext: quick and friendly\n"
+    data = read_training(write(f"{first}\n\n{second}", "data.records"))
+    assert data.schema.names == ["complaint", "praise"]
+    assert data.labels.ids.tolist() == [0, 1]
+    assert data.schema.columns.text == ["text"]
+    assert [data.features[row].sum() for row in range(2)] == [4, 3]
