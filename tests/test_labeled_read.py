@@ -110,7 +110,7 @@ def test_rows_to_predict_are_as_many_as_the_lines(write, monkeypatch, words, end
     known = read(write("\n".join(words))).schema
     text = f"\n{words[0]}\n\n{words[1]}{end}"
     rows = (
-        read(write(text, "test.txt"), trained=known, keeps_empty=True)
+        read(write(text, "test.txt"), trained=known, keeps_empty_lines=True)
         .features.toarray()
         .sum(axis=1)
         .tolist()
@@ -122,7 +122,8 @@ def test_rows_to_predict_are_as_many_as_the_lines(write, monkeypatch, words, end
 def test_lines_beyond_the_rows_of_the_header_are_not_predicted(write):
     known = read(write("1 3 2\n1 0:1\n")).schema
     assert (
-        len(read(write("2 3 2\n1 0:1\n\n\n\n", "test.txt"), trained=known, keeps_empty=True)) == 2
+        len(read(write("2 3 2\n1 0:1\n\n\n\n", "test.txt"), trained=known, keeps_empty_lines=True))
+        == 2
     )
 
 

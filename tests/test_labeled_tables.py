@@ -329,7 +329,7 @@ def test_columns_of_zeros_and_ones_are_a_label_each(write):
     test = read(write("threat,obscene,toxic,text\n1,0,1,a\n", "b.csv"), trained=data.schema)
     assert sorted(test.labels.ids) == [0, 2]
     assert not len(
-        read(write("text\na\n", "c.csv"), trained=data.schema, keeps_empty=True).labels.ids
+        read(write("text\na\n", "c.csv"), trained=data.schema, keeps_empty_lines=True).labels.ids
     )
     for wrong in ("-1", "", "2", "x"):
         with pytest.raises(DataError) as caught:
@@ -478,7 +478,7 @@ def test_half_of_a_surrogate_pair_is_replaced_in_labels_and_refused_in_fields(tm
 
 def test_a_new_format_is_a_file_and_its_line_in_the_registry(monkeypatch, write):
     """The example of docs/extending.md, before the formats of text as its line would be."""
-    monkeypatch.setattr(formats, "TEXT", (RECORDS, *formats.TEXT))
+    monkeypatch.setattr(formats, "TEXT_FORMATS", (RECORDS, *formats.TEXT_FORMATS))
     first = "text: they never called back\nlabel: complaint\n"
     second = "label: praise\ntext: quick and friendly\n"
     data = read_training(write(f"{first}\n\n{second}", "data.records"))

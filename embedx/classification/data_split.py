@@ -34,18 +34,18 @@ class DataSplit:
 
 
 def split_data(
-    data: Labeled, settings: ClassifySettings, progress: Progress, *, is_refitted: bool
+    data: Labeled, settings: ClassifySettings, progress: Progress, *, will_refit: bool
 ) -> DataSplit:
     """Split rows as the settings say, and balance the weights of those to train on.
 
-    is_refitted  whether training is repeated on all rows, which is then reported
+    will_refit  whether training is repeated on all rows, which is then reported
     """
     split = DataSplit(data)
     n = n_held_out(len(data), settings.calibration)
     if settings.validation is not None:
         split = with_validation(data, settings.validation, settings, progress)
     elif n > 0:
-        again = "; then training is repeated on all rows" if is_refitted else ""
+        again = "; then training is repeated on all rows" if will_refit else ""
         progress.note(
             f"{n:,} of {len(data):,} rows are held out from training to calibrate"
             f" probabilities{again}"

@@ -1,4 +1,4 @@
-"""What held-out rows fit: temperature, calibration, neighbours, familiarity, thresholds."""
+"""Fit to held-out rows: temperature, calibration, neighbours, familiarity and thresholds."""
 
 import dataclasses
 from collections.abc import Iterator, Sequence
@@ -60,8 +60,9 @@ def fit(
     is_seen: np.ndarray | None = None,
     subset_classifiers: Sequence[SubsetClassifier] = (),
 ) -> None:
-    """Fit all of these to held-out rows, if some have labels that were trained on.
+    """Fit what the classifier needs of these, if some rows have labels that were trained on.
 
+    data                the held-out rows; None if there are none
     index               the rows whose labels are blended (`neighbours.arrays_of`); None for no
                         neighbours
     settings            resolved
@@ -85,17 +86,7 @@ def fit(
         n_words = None if text is None else len(text.vocabulary)
         read_later = perturbed_rows.as_read_later(data.features, is_seen, n_words)
         data = dataclasses.replace(data, features=read_later)
-        features, labels = _known_rows(classifier, data)
-        classifier.arrays["familiarity"] = familiarity_fit.fit(
-            classifier,
-            features,
-            labels,
-            is_seen,
-            n_words,
-            np.random.default_rng([settings.seed, DAMAGED_ROWS]),
-            settings.threads,
-            subset_classifiers,
-        )
+        _fit_familiarity(classifier, data, n_words, settings, is_seen, subset_classifiers)
         _fit_decisions(classifier, data, settings.threads)
 
 
@@ -129,6 +120,28 @@ def _fit_calibration(
     parts = iter_best(classifier, features, calibration.N_BEST, threads=threads)
     ids, scores = joined_blocks((ids, scores) for _, ids, scores in parts)
     classifier.arrays["calibration"] = calibration.fit(scores, hits(ids, labels))
+
+
+def _fit_familiarity(
+    classifier: Classifier,
+    data: Labeled,
+    n_words: int | None,
+    settings: ClassifySettings,
+    is_seen: np.ndarray | None,
+    subset_classifiers: Sequence[SubsetClassifier],
+) -> None:
+    """Fit how probabilities fall with the share of unknown features, to rows as read later."""
+    features, labels = _known_rows(classifier, data)
+    classifier.arrays["familiarity"] = familiarity_fit.fit(
+        classifier,
+        features,
+        labels,
+        is_seen,
+        n_words,
+        np.random.default_rng([settings.seed, DAMAGED_ROWS]),
+        settings.threads,
+        subset_classifiers,
+    )
 
 
 def _fit_decisions(classifier: Classifier, data: Labeled, threads: int | None) -> None:

@@ -21,7 +21,7 @@ from embedx.labeled.label_rules import chosen_labels
 BALANCED = "balanced"
 
 
-def counted_rows(data: Labeled) -> Labeled:
+def rows_with_weight(data: Labeled) -> Labeled:
     """The rows whose weight is not 0; without weights where all are the same."""
     if data.weights is None:
         return data
@@ -36,7 +36,7 @@ def counted_rows(data: Labeled) -> Labeled:
 def balanced_rows(data: Labeled, rule: str) -> Labeled:
     """The rows with weights under which labels count alike, those that a label rule chooses."""
     weights = balanced_weights(chosen_labels(data.labels, rule), data.n_labels, data.weights)
-    return counted_rows(dataclasses.replace(data, weights=weights))
+    return rows_with_weight(dataclasses.replace(data, weights=weights))
 
 
 def balanced_weights(labels: Labels, n_labels: int, weights: ndarray | None) -> ndarray:

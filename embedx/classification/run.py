@@ -25,13 +25,13 @@ from embedx.classification.history import History, Watch
 from embedx.classification.ineffective_settings import without_effect
 from embedx.classification.left_out_labels import SubsetClassifier
 from embedx.classification.objective_choice import ClassifierConfiguration
-from embedx.classification.pretrained_vectors import word_vectors
+from embedx.classification.pretrained_vectors import pretrained_vectors, with_width_of
 from embedx.classification.problem import Problem
 from embedx.classification.refitting import refit_settings, refitted
 from embedx.classification.resolve import resolve_settings
-from embedx.classification.row_weights import counted_rows
+from embedx.classification.row_weights import rows_with_weight
 from embedx.classification.run_size import check_size, disk_needs, size_of_weights
-from embedx.classification.setting_notes import note_settings
+from embedx.classification.setting_notes import note_unexpected
 from embedx.classification.settings import GAUSSIAN, MAX_REFITTED, NONE, ClassifySettings
 from embedx.classification.trained_classifier import TrainedClassifier
 from embedx.classification.trainers import trainer_for
@@ -89,7 +89,7 @@ class ClassifierRun:
         wrap: Wrap | None = None,
     ) -> None:
         check_size(data)
-        self.data = counted_rows(data)
+        self.data = rows_with_weight(data)
         self.config = config
         self.objective = config.objective
         self.progress = progress
@@ -98,15 +98,9 @@ class ClassifierRun:
         self.start = start
         self.previous = start.classifier if isinstance(start, TrainedClassifier) else start
 
-        self.given = config.settings
-        self.pretrained = None
-        if self.given.pretrained is not None:
-            self.pretrained = word_vectors(
-                self.given.pretrained, self.given.hidden, self.data, progress
-            )
-            _, vectors = self.pretrained
-            self.given = dataclasses.replace(self.given, hidden=vectors.shape[1])
-        self.split = split_data(self.data, self.given, progress, is_refitted=self.may_refit)
+        self.pretrained = pretrained_vectors(config.settings, self.data, progress)
+        self.given = with_width_of(self.pretrained, config.settings)
+        self.split = split_data(self.data, self.given, progress, will_refit=self.allows_refit)
         problem = Problem(
             self.given,
             self.objective,
@@ -119,7 +113,7 @@ class ClassifierRun:
         self.settings = resolved.settings
         self.origins = resolved.origins
         self.inputs = resolved.inputs
-        note_settings(self.settings, problem, progress)
+        note_unexpected(self.settings, problem, progress)
         self.sampler, self.warm_up = samplers.with_warm_up(
             str(self.settings.sampler),
             self.objective.samplers(),
@@ -139,16 +133,16 @@ class ClassifierRun:
         return self.warm_up or self.sampler
 
     @property
-    def may_refit(self) -> bool:
-        """Whether training is repeated on all rows, if some are held out to calibrate."""
-        is_allowed = self.start is None and self.given.time_budget is None
+    def allows_refit(self) -> bool:
+        """Whether training may be repeated on all rows after some were held out to calibrate."""
+        is_unlimited_start = self.start is None and self.given.time_budget is None
         is_at_most_default = self.given.calibration <= ClassifySettings.calibration
-        return is_allowed and is_at_most_default and len(self.data) <= MAX_REFITTED
+        return is_unlimited_start and is_at_most_default and len(self.data) <= MAX_REFITTED
 
     @property
-    def is_trained_twice(self) -> bool:
-        """Whether training is repeated on all rows, if it ends well."""
-        return self.split.holds_out_for_calibration and self.may_refit
+    def will_refit(self) -> bool:
+        """Whether training is repeated on all rows, unless it is interrupted or diverges."""
+        return self.split.holds_out_for_calibration and self.allows_refit
 
     def record(self) -> dict[str, Any]:
         """All settings of the run, by name."""
@@ -201,7 +195,7 @@ class ClassifierRun:
         self.allocation_seconds = time.monotonic() - began
         # The weights of the best epoch by validation, or those of the first training while a second
         # one trains on all rows.
-        plan = self.trainer.memory(self.split.validation is not None or self.is_trained_twice)
+        plan = self.trainer.memory(self.split.validation is not None or self.will_refit)
         if self.settings.posterior == GAUSSIAN:
             needs = {**plan.needs, "variances": 2 * plan.needs["weights"]}
             plan = dataclasses.replace(plan, needs=needs)
@@ -367,7 +361,7 @@ class ClassifierRun:
     def finish(self, outcome: Outcome) -> TrainedClassifier:
         """The trained classifier, calibrated on the rows that were held out.
 
-        It is trained again, on all rows, where it `is_trained_twice`.
+        It is trained again, on all rows, if `will_refit`.
         """
         if self.start is None:
             outcome.check_trained()
@@ -381,14 +375,14 @@ class ClassifierRun:
         began = time.monotonic()
         if self.settings.posterior == GAUSSIAN:
             to_the_end(self._fit_variances)
-        subset_classifiers, interrupted_by = self._subset_classifiers(outcome)
+        subset_classifiers, interrupted_by = self._train_subset_classifiers(outcome)
         outcome = dataclasses.replace(outcome, interrupted_by=interrupted_by)
         self._fit_to_held_out(subset_classifiers)
         held_out_seconds = time.monotonic() - began
         seconds = self.allocation_seconds + outcome.seconds + held_out_seconds
         self.classifier.facts["seconds"] = round(seconds, 3)
         trained = TrainedClassifier(self.classifier, outcome, self.trainer.optimizer_state)
-        if self.is_trained_twice and outcome.is_whole:
+        if self.will_refit and outcome.is_whole:
             settings = refit_settings(self.settings, self.given, self.classifier)
             return refitted(
                 trained,
@@ -437,15 +431,16 @@ class ClassifierRun:
             self.progress,
         )
 
-    def _subset_classifiers(
+    def _train_subset_classifiers(
         self, outcome: Outcome
     ) -> tuple[list[SubsetClassifier], BaseException | None]:
         """Classifiers that were trained without some labels, and the interrupt that ended the run.
 
         There are none if no rows were held out, the time is limited, or the run has ended early.
         """
-        is_allowed = self.split.calibration is not None and self.given.time_budget is None
-        if not is_allowed or not outcome.is_whole:
+        has_held_out = self.split.calibration is not None
+        is_unlimited = self.given.time_budget is None
+        if not (has_held_out and is_unlimited and outcome.is_whole):
             return [], outcome.interrupted_by
         settings = left_out_labels.settings_without_held_out(self.settings, self.given)
 

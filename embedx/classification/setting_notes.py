@@ -9,8 +9,8 @@ from embedx.optimizers.lbfgs import Lbfgs
 from embedx.runtime.progress import Progress
 
 
-def note_settings(settings: ClassifySettings, problem: Problem, progress: Progress) -> None:
-    """Log all notes that apply."""
+def note_unexpected(settings: ClassifySettings, problem: Problem, progress: Progress) -> None:
+    """Log what the user may not expect of the settings."""
     for report in (missing_search, chosen_scaling, unused_propensities, negative_features):
         report(settings, problem, progress)
 

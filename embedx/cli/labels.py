@@ -123,7 +123,7 @@ def _answers(
         )
         return
     data = read(
-        request.data, progress=progress, trained=model.schema, keeps_empty=True, table=table
+        request.data, progress=progress, trained=model.schema, keeps_empty_lines=True, table=table
     )
     unknown = UnknownCount()
     unknown.add(unknown_rows(model, data.features))

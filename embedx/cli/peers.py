@@ -345,7 +345,7 @@ def print_best(model: str, data: str, k: int, threshold: float, has_probabilitie
         arriving = read_arriving(classifier.schema)
         best = (answered.best for answered in best_of_arriving(classifier, arriving, n_best))
     else:
-        rows = read(data, trained=classifier.schema, keeps_empty=True)
+        rows = read(data, trained=classifier.schema, keeps_empty_lines=True)
         best = (block for block in classifier.iter_top_k(rows.features, n_best))
     for ids, probabilities in best:
         for row, row_probabilities in zip(ids.tolist(), probabilities.tolist(), strict=True):

@@ -47,7 +47,7 @@ class Tuning:
         objective, _ = self.runner.data.variant(name)
         has_negatives = "negatives" in settings_of(objectives.find(objective).Settings)
         best = search(lambda options: self._trial(name, options), has_negatives)
-        options: Record = best["trial"]
+        options = options_of(best)
         settings = self.runner.settings
         trials_are_shorter = settings.limit_of_trial != settings.limit
         if not options or not trials_are_shorter or self._is_better_at_full_length(name, options):
@@ -58,7 +58,7 @@ class Tuning:
         """Whether options score better than the defaults in trials as long as a run."""
         tuned = self._trial(name, options, is_full=True)
         default = self._trial(name, {}, is_full=True)
-        return rank(tuned) > rank(default)
+        return score_of(tuned) > score_of(default)
 
     def _trial(self, name: str, options: Record, *, is_full: bool = False) -> Run:
         """The record of a trial; runs it if it is not recorded.
@@ -86,7 +86,7 @@ def search(trial_of: Callable[[Record], Run], has_negatives: bool) -> Run:
         best = search_rate(trial_of, first)
     if has_negatives and "negatives" in used:
         more_negatives = {"negatives": round(STEP * used["negatives"])}
-        best = better(best, trial_of(best["trial"] | more_negatives))
+        best = better(best, trial_of(options_of(best) | more_negatives))
     return best
 
 
@@ -101,21 +101,27 @@ def search_rate(trial_of: Callable[[Record], Run], first: Run) -> Run:
 
     lower = with_factor(1 / STEP)
     higher = with_factor(STEP)
-    is_lower_better = rank(lower) >= rank(higher)
+    is_lower_better = score_of(lower) >= score_of(higher)
     factor = 1 / STEP if is_lower_better else STEP
     neighbour = lower if is_lower_better else higher
-    if rank(neighbour) <= rank(first):
+    if score_of(neighbour) <= score_of(first):
         return first
     return better(neighbour, with_factor(factor * factor))
 
 
 def better(trial: Run, other: Run) -> Run:
     """The trial of the higher score; of equal ones the first."""
-    return max(trial, other, key=rank)
+    return max(trial, other, key=score_of)
 
 
-def rank(trial: Run) -> float:
-    """The score by which trials are compared."""
+def options_of(trial: Run) -> Record:
+    """The options that a trial was run with, as it was recorded; the first trial has none."""
+    options: Record = trial["trial"]
+    return options
+
+
+def score_of(trial: Run) -> float:
+    """The score of a trial; -inf if it has none, so that any other one is better."""
     return -math.inf if trial["score"] is None else float(trial["score"])
 
 

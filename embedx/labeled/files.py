@@ -182,7 +182,7 @@ class Lines:
         if not self.head:
             raise DataError(self.name, None, "an empty file", "check that it was copied whole")
 
-    def keep_empty(self) -> None:
+    def keep_empty_lines(self) -> None:
         """Give all empty lines at the end too: each is a row."""
         self.min_lines = math.inf
 

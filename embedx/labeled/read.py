@@ -51,8 +51,8 @@ from embedx.labeled.words import TextFeatureSettings
 from embedx.runtime.progress import SILENT, Progress
 from embedx.text.sources import STANDARD_INPUT
 
-TEXT = TextFeatureSettings()
-TABLE = TableSettings()
+DEFAULT_TEXT = TextFeatureSettings()
+DEFAULT_TABLE = TableSettings()
 
 
 class ArrivedRows(NamedTuple):
@@ -68,7 +68,7 @@ def read_test(
     *,
     trained: DataSchema,
     progress: Progress = SILENT,
-    table: TableSettings = TABLE,
+    table: TableSettings = DEFAULT_TABLE,
     names_new_labels: bool = False,
 ) -> Labeled:
     """The test rows in `source`, with the features and labels of the training data; see `read`.
@@ -96,9 +96,9 @@ def read(
     *,
     progress: Progress = SILENT,
     trained: DataSchema | None = None,
-    keeps_empty: bool = False,
-    text: TextFeatureSettings = TEXT,
-    table: TableSettings = TABLE,
+    keeps_empty_lines: bool = False,
+    text: TextFeatureSettings = DEFAULT_TEXT,
+    table: TableSettings = DEFAULT_TABLE,
     names_new_labels: bool = False,
     is_test: bool | None = None,
 ) -> Labeled:
@@ -109,8 +109,8 @@ def read(
     trained           the schema of the training data, if the rows are not those. Features that it
                       lacks are dropped. Labels that it lacks are kept: they get ids of at least its
                       `n_labels`, while `n_labels` of the result stays that of the training data
-    keeps_empty       whether empty lines at the end of a file without a header are rows, as those
-                      between others always are
+    keeps_empty_lines  whether empty lines at the end of a file without a header are rows, as
+                      those between others always are
     text              which words and n-grams of text are features, unless `trained` decides
     table             which columns of a table are used, where `trained` does not decide
     names_new_labels  whether the schema of the result also has names of labels that `trained` lacks
@@ -133,8 +133,8 @@ def read(
     files = LabelledFiles(sources_of(names), progress)
     name = files.name
     try:
-        needs_labels = labels is None and not keeps_empty
-        options = ReadOptions(trained, text, table, keeps_empty, needs_labels)
+        needs_labels = labels is None and not keeps_empty_lines
+        options = ReadOptions(trained, text, table, keeps_empty_lines, needs_labels)
         data = _read_files(files, options)
         if labels is not None:
             if len(data.labels.ids):
@@ -146,7 +146,7 @@ def read(
             _check_separator_is_used(name, table, data)
 
         if trained is not None and not names_new_labels:
-            if not keeps_empty:
+            if not keeps_empty_lines:
                 _note_unknown_labels(name, data, trained, progress)
             data = replace(data, source_schema=replace(data.schema, names=trained.names))
         if split is not None:
@@ -160,7 +160,7 @@ def read(
 
 
 def read_arriving(
-    trained: DataSchema, *, progress: Progress = SILENT, table: TableSettings = TABLE
+    trained: DataSchema, *, progress: Progress = SILENT, table: TableSettings = DEFAULT_TABLE
 ) -> Iterator[ArrivedRows]:
     """The rows of standard input, those that are there at a time, so that each can be answered
     before the next is written. Formats whose lines are no rows by themselves are read to the end.
@@ -168,7 +168,7 @@ def read_arriving(
     The first line shows the format, as that of a file does; the kind of features that the training
     data have is looked for first.
     """
-    options = ReadOptions(trained, table=table, keeps_empty=True)
+    options = ReadOptions(trained, table=table, keeps_empty_lines=True)
     format = None
     arriving = arriving_lines()
     for lines in arriving:
@@ -186,12 +186,12 @@ def read_arriving(
                 return
         if is_blank and trained.columns:
             continue
-        yield _read_lines(lines, format, options, progress)
+        yield _rows_of_lines(lines, format, options, progress)
         # what is noted of the first rows holds for all
         progress = SILENT
 
 
-def _read_lines(
+def _rows_of_lines(
     lines: bytes, format: Format | None, options: ReadOptions, progress: Progress
 ) -> ArrivedRows:
     """The rows of some lines, whose format is known unless they are all blank."""
@@ -240,8 +240,8 @@ def read_training(
     labels: str | None = None,
     *,
     progress: Progress = SILENT,
-    text: TextFeatureSettings = TEXT,
-    table: TableSettings = TABLE,
+    text: TextFeatureSettings = DEFAULT_TEXT,
+    table: TableSettings = DEFAULT_TABLE,
     trained: DataSchema | None = None,
 ) -> Labeled:
     """The rows as `read` gives them, with two labels or more.
@@ -342,13 +342,13 @@ def _read_files(
     schema = replace(trained, names=names or trained.names)
     _note_first_feature(files.name, rows, trained, files.progress)
     if trained.columns and rows.columns is None:
-        _check_no_table_needed(files.name, trained.columns, files.progress)
+        _note_missing_numbers(files.name, trained.columns, files.progress)
     features = rows.features
     n_columns = schema.n_features
     if rows.text is not None:
         features = with_unknown_last(features, rows.text.n_features, schema.n_features)
         n_columns = schema.n_features + 1
-    _fit_features(files.name, features, n_columns, files.progress)
+    _resize_features(files.name, features, n_columns, files.progress)
     return Labeled(features, labels.distinct(), schema.n_labels, schema, ids=rows.ids)
 
 
@@ -390,7 +390,7 @@ def _training_data(
         rows.first_feature,
         columns=rows.columns,
     )
-    _fit_features(files.name, rows.features, schema.n_features, files.progress)
+    _resize_features(files.name, rows.features, schema.n_features, files.progress)
     data = Labeled(rows.features, labels, n_labels, schema, ids=rows.ids)
     if rows.first_feature is None:
         schema = replace(schema, has_empty_first_column=data.has_empty_first_column)
@@ -429,8 +429,11 @@ def _check_no_table_settings(name: str, table: TableSettings) -> None:
         )
 
 
-def _check_no_table_needed(name: str, trained_columns: Columns, progress: Progress) -> None:
-    """Say that numbers of the training table are missing; `EmbedxError` if it has no text."""
+def _note_missing_numbers(name: str, trained_columns: Columns, progress: Progress) -> None:
+    """Say that these rows lack the numbers of the training table.
+
+    Raises `DataError` if that table has no text: then nothing is left to predict from.
+    """
     numbers = ", ".join(trained_columns.numbers)
     if not trained_columns.text:
         raise DataError(
@@ -440,8 +443,8 @@ def _check_no_table_needed(name: str, trained_columns: Columns, progress: Progre
         progress.note(f"{name}: no table, so that rows have no {numbers}")
 
 
-def _fit_features(name: str, features: Any, n_features: int, progress: Progress) -> None:
-    """Give sparse features the columns of the training data, in place.
+def _resize_features(name: str, features: Any, n_features: int, progress: Progress) -> None:
+    """Resize sparse features to the columns of the training data, in place.
 
     Raises `EmbedxError` if dense features have another number of columns.
     """

@@ -27,17 +27,17 @@ REGISTRY = (
 )
 
 FORMATS: dict[str, Format] = registry.load(__name__, REGISTRY)
-BINARY = tuple(format for format in FORMATS.values() if format.is_binary)
-TEXT = tuple(format for format in FORMATS.values() if not format.is_binary)
+BINARY_FORMATS = tuple(format for format in FORMATS.values() if format.is_binary)
+TEXT_FORMATS = tuple(format for format in FORMATS.values() if not format.is_binary)
 
 
 def format_of(file: LabelledFile, options: ReadOptions) -> Format:
     """The format of a file. Raises `DataError` if it has none that is known."""
-    for format in BINARY:
+    for format in BINARY_FORMATS:
         if format.recognises(file, options):
             return format
     check_not_called_idx(file)
-    for format in TEXT:
+    for format in TEXT_FORMATS:
         if format.recognises(file, options):
             return format
     if not file.lines.first_row:
@@ -57,18 +57,20 @@ def format_of(file: LabelledFile, options: ReadOptions) -> Format:
 def format_of_arriving(file: LabelledFile, trained: DataSchema, options: ReadOptions) -> Format:
     """The format of lines that arrive, which has the features of the training data or columns."""
     kind = trained.kind_of_features
-    for format in TEXT:
+    for format in TEXT_FORMATS:
         if format.features in (kind, "columns") and format.recognises(file, options):
             return format
     if trained.columns is not None:
         return format_of(file, options)
-    return next(format for format in TEXT if format.features == kind and format.is_of_any_lines)
+    return next(
+        format for format in TEXT_FORMATS if format.features == kind and format.is_of_any_lines
+    )
 
 
 def array_format_of(file: LabelledFile) -> Format | None:
     """The format of a file that holds an array; None if it holds something else."""
     options = ReadOptions()
-    for format in BINARY:
+    for format in BINARY_FORMATS:
         if format.read_array is not None and format.recognises(file, options):
             return format
     return None

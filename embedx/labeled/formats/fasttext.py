@@ -38,8 +38,8 @@ def read(files: LabelledFiles, options: ReadOptions) -> FileRows:
     labels = []
     for file in files:
         lines = file.lines
-        if options.keeps_empty:
-            lines.keep_empty()
+        if options.keeps_empty_lines:
+            lines.keep_empty_lines()
         for chunk in lines:
             check_utf8(lines, chunk)
             rows = chunk.split(b"\n")[:-1]

@@ -36,8 +36,8 @@ def read(files: LabelledFiles, options: ReadOptions) -> FileRows:
     for file in files:
         lines = file.lines
         lines.skip_comments()
-        if options.keeps_empty:
-            lines.keep_empty()
+        if options.keeps_empty_lines:
+            lines.keep_empty_lines()
         parts.append(read_sparse_rows(lines, ranges, by_name))
     rows = joined_rows(parts)
 
