@@ -33,7 +33,7 @@ from eval.objectives_compared import (
     similarities,
     slower,
 )
-from eval.page import DASH, MEGABYTE, figure, filled, number, table, target, thousands
+from eval.page import DASH, MEGABYTE, figure, filled, in_two, number, table, target, thousands
 from eval.records import Record, Records, Result
 
 REPORTED = {"WordSim-353": "spearman", "SimLex-999": "spearman", "Google analogies": "accuracy"}
@@ -48,6 +48,18 @@ SLOWER_OTHERS = 1.5
 # one of these is to find the held-out text likelier at equal time than each of:
 LIKELIER = ("ar", "umax", "implicit")
 LESS_LIKELY = ("ns", "nce", "ove", "sampled-softmax")
+
+# The columns of the second of two tables: of a part, and of the points within a time.
+COSTS = ("words/s", "s", "epochs", "MB", "loss", "seeds")
+AT_THE_END = (
+    "words/s",
+    "at the end: epochs",
+    "at the end: log-likelihood",
+    "at the end: pooled",
+    "tried, epochs",
+    "MB",
+    "seeds",
+)
 
 
 # ---- tables
@@ -98,7 +110,7 @@ def part_table(part: str, records: Records) -> str:
             f"tuned on: {test}": score(runs_of_name, test, "spearman")
             for test in word_tests.TUNED_ON
         }
-    return table(rows)
+    return in_two(rows, "objective", COSTS)
 
 
 def equal_time(records: Records) -> str:
@@ -156,7 +168,7 @@ def equal_time(records: Records) -> str:
         for name in runs
         if name not in stands
     ]
-    return table(rows)
+    return in_two(rows, "objective", AT_THE_END)
 
 
 def score(runs: list[Record], test: str, measure: str) -> str:

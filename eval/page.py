@@ -50,6 +50,21 @@ def table(rows: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
+def in_two(rows: Sequence[Mapping[str, Any]], key: str, second: Sequence[str]) -> str:
+    """Two tables of rows that have too many columns for a screen, the columns `second` in the
+    second one; both have the column `key`.
+    """
+    has_second = [row for row in rows if any(name in row for name in second)]
+    return "\n\n".join(
+        [
+            table([{name: row[name] for name in row if name not in second} for row in rows]),
+            table(
+                [{name: row[name] for name in (key, *second) if name in row} for row in has_second]
+            ),
+        ]
+    )
+
+
 def listed(lines: Sequence[str]) -> str:
     return "\n".join(f"- {line}" for line in lines) or "Not measured."
 
