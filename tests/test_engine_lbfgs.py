@@ -165,7 +165,7 @@ def test_the_optimum_does_not_depend_on_blocks(objective, monkeypatch):
     labels = Labels.of_rows(several())
     reference = fitted(features, labels, objective, max_iterations=5)
     monkeypatch.setattr(lbfgs, "BLOCK_FLOATS", 7 * D)
-    monkeypatch.setattr(lbfgs, "MIN_DENSE_ROWS", 7)
+    monkeypatch.setattr(lbfgs, "MIN_DENSE_EXAMPLES", 7)
     for same in (features, csr_matrix(features)):
         np.testing.assert_allclose(
             fitted(same, labels, objective, max_iterations=5)[0], reference[0], atol=1e-5

@@ -33,7 +33,7 @@ from embedx.classification.row_blocks import (
     rows_of,
     threads_for,
 )
-from embedx.classification.settings import EUCLIDEAN
+from embedx.classification.settings import EUCLIDEAN, TREE
 from embedx.engine import sparse_levels
 from embedx.engine.distances import long_inputs, long_rows
 from embedx.errors import DataError, SettingError
@@ -214,7 +214,7 @@ class Classifier:
         """
         if self.has_label_tree:
             problem = "a tree scores the best labels alone, not all"
-            raise SettingError("weights", "tree", problem, "use top_k")
+            raise SettingError("weights", TREE, problem, "use top_k")
         tree = self.trees[0]
         z_seen = sparse_levels.scores_of(as_csr(features), tree.levels[0])
         if self._has_all_weights:

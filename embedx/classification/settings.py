@@ -149,6 +149,7 @@ class ClassifySettings(TrainingSettings):
         above=0.0,
         by_set=True,
     )
+    # label_weights.py decides by it.
     weights: str | None = param(
         None,
         "weights on sparse features; `dense`: all, `sparse`: only those of features of a label's"

@@ -1,4 +1,4 @@
-"""The optimum of an objective over all rows, by L-BFGS on the whole data set, in float64.
+"""The optimum of an objective over all examples, by L-BFGS, in float64. Every output is scored.
 
 Minimises   mean over examples of the loss + l2/2 · |W|², biases excepted,
 
@@ -24,13 +24,13 @@ COPIES = 49  # arrays of the size of the parameters that scipy keeps
 FOR_EVER = 2**50  # update count at which the rate of every state is 0
 # Scores, or features as float64, in a block: two megabytes, which stay in the cache.
 BLOCK_FLOATS = 1 << 18
-MIN_DENSE_ROWS = 256  # in a block: adding up its gradient then costs little beside computing it
+MIN_DENSE_EXAMPLES = 256  # in a block: adding up its gradient then costs little beside computing it
 
 
 class Optimum(NamedTuple):
     """The result of `minimise`."""
 
-    w: ndarray  # float64 (dim, n_rows)
+    w: ndarray  # float64 (dim, n_outputs)
     loss: float  # mean per weighted example, without the penalty
     initial_loss: float  # the same at the start
     iterations: int
@@ -53,14 +53,14 @@ def minimise(
 ) -> Optimum:
     """The optimal W, from `start`, for an objective whose loss has nothing random in it.
 
-    features   float32 (n, n_features), dense or sparse
-    labels     the positives of each row; a row without positives does not count
-    weights    float (n,): the weight of each row
-    start      float64 (dim, n_rows); row n_features, if there is one, holds the biases
+    features   float32 (n, n_features) of the examples, dense or sparse
+    labels     the positives of each example; one without positives does not count
+    weights    float (n,): the weight of each example
+    start      float64 (dim, n_outputs), dim = n_features, or one more for the biases, the last row
     tolerance  the search ends when no element of the gradient is larger
     after      called after each iteration with its number and the loss without the penalty
     """
-    features, labels, weights = _counted_rows(features, labels, weights)
+    features, labels, weights = _examples_that_count(features, labels, weights)
     penalised_loss = _PenalisedLoss(objective, features, labels, weights, l2, start.shape)
     search = _Search(penalised_loss, start, after)
     interrupted_by = None
@@ -79,8 +79,10 @@ def minimise(
     )
 
 
-def _counted_rows(features: Any, labels: Labels, weights: ndarray) -> tuple[Any, Labels, ndarray]:
-    """The features, labels and weights of the rows that have labels and a weight."""
+def _examples_that_count(
+    features: Any, labels: Labels, weights: ndarray
+) -> tuple[Any, Labels, ndarray]:
+    """The features, labels and weights of the examples that have labels and a weight."""
     counted = np.flatnonzero((labels.n_of_row > 0) & (weights != 0))
     if len(counted) == len(weights):
         return features, labels, weights
@@ -90,7 +92,7 @@ def _counted_rows(features: Any, labels: Labels, weights: ndarray) -> tuple[Any,
 class _Search:
     """scipy's search from `start`, and its state: the last point that it accepted, and counts.
 
-    point  float64 (dim · n_rows,)
+    point  float64 (dim · n_outputs,)
     slope  largest element of the gradient; infinite until the search ends
     after  as of `minimise`
     """
@@ -155,7 +157,7 @@ class _Search:
 class _PenalisedLoss:
     """mean over examples of the loss + l2/2 · |W|², of points that hold W of this shape.
 
-    Every row has a label and a weight.
+    Every example has a label and a weight.
     """
 
     def __init__(
@@ -174,18 +176,18 @@ class _PenalisedLoss:
         self.has_bias = shape[0] > self.n_features
         self.total_weight = float(weights.sum())
 
-        min_rows = shape[0] if issparse(features) else MIN_DENSE_ROWS
-        step = max(BLOCK_FLOATS // max(*shape), min_rows)
+        min_examples = shape[0] if issparse(features) else MIN_DENSE_EXAMPLES
+        block_size = max(BLOCK_FLOATS // max(*shape), min_examples)
         self.blocks = [
-            _block(objective, features[a : a + step], labels, weights, a)
-            for a in range(0, len(weights), step)
+            _block(objective, features[first : first + block_size], labels, weights, first)
+            for first in range(0, len(weights), block_size)
         ]
         max_terms = max((len(block.entries.example) for block in self.blocks), default=0)
-        n_rows = shape[1]
-        self.batch = new_batch(max_terms, n_rows, dtype=float64)
+        n_outputs = shape[1]
+        self.batch = new_batch(max_terms, n_outputs, dtype=float64)
         self.batch.state_row[:] = np.arange(len(self.batch.state_row))
         self.batch.n_updates[:] = FOR_EVER
-        self.constants = objective.constants(n_rows, n_rows).astype(float64)
+        self.constants = objective.constants(n_outputs, n_outputs).astype(float64)
 
     def penalty(self, point: ndarray) -> float:
         """The penalty of all weights but the biases."""
@@ -206,14 +208,16 @@ class _PenalisedLoss:
     def _add_block(self, block: "_Block", w: ndarray, gradient: ndarray) -> float:
         """Add a block's gradient to `gradient`; return its summed loss."""
         n_features = self.n_features
-        rows = block.features if issparse(block.features) else block.features.astype(float64)
-        z = rows @ w[:n_features]
+        features = block.features
+        if not issparse(features):
+            features = features.astype(float64)
+        z = features @ w[:n_features]
         if self.has_bias:
             z += w[-1]
-        loss, z = _coefficients(self.objective, block, z, self.batch, self.constants)
-        gradient[:n_features] += rows.T @ z
+        loss, d_z = _coefficients(self.objective, block, z, self.batch, self.constants)
+        gradient[:n_features] += features.T @ d_z
         if self.has_bias:
-            gradient[-1] += z.sum(axis=0)
+            gradient[-1] += d_z.sum(axis=0)
         return loss
 
 
@@ -221,10 +225,10 @@ class _PenalisedLoss:
 
 
 class _Block(NamedTuple):
-    """A range of rows of the data, and their terms in a batch."""
+    """A range of the examples, and their terms in a batch: one, or one for each positive."""
 
     features: Any  # float32 (n, n_features), a view; or sparse, float64
-    starts: ndarray | None  # int64 (n,): the first term of each row; None if every row is one term
+    starts: ndarray | None  # int64 (n,): first term of each example; None if every one is one term
     entries: Entries
     # Distinct weights with their terms: a slice for all terms, or int64 indices.
     groups: list[tuple[float, Any]]
@@ -233,7 +237,7 @@ class _Block(NamedTuple):
 def _block(
     objective: Objective, features: Any, labels: Labels, weights: ndarray, first: int
 ) -> _Block:
-    """The block of the rows from `first` on, which have these features and at least one label."""
+    """The block of the examples from `first` on, which have these features and at least a label."""
     n = features.shape[0]
     labels = labels.rows(np.arange(first, first + n))
     entries = entries_among_all_rows(
@@ -261,12 +265,10 @@ def _block(
 def _coefficients(
     objective: Objective, block: _Block, z: ndarray, workspace: Batch, constants: ndarray
 ) -> tuple[float, ndarray]:
-    """The weighted loss of a block with scores z, and its weighted coefficients, like z. May
-    overwrite z.
-    """
+    """The weighted loss of a block with scores z, and ∂loss/∂z, (n, n_outputs). May overwrite z."""
     entries = block.entries
     n_terms = len(entries.example)
-    n_rows = z.shape[1]
+    n_outputs = z.shape[1]
     scores = z if block.starts is None else z[entries.example]
     batch = Batch(*(array[:n_terms] for array in workspace))
     entries.write(batch.label, batch.sample_count)
@@ -274,7 +276,8 @@ def _coefficients(
     if objective.state_width:
         state[:] = objective.optimal_state(scores, batch.label).reshape(state.shape)
     loss = 0.0
-    # A group at a time, because `coefficients` returns the sum of the losses of its terms.
+    # A group at a time, because `coefficients` returns the sum of the losses of its terms. It
+    # overwrites the scores of a group by their coefficients.
     for weight, terms in block.groups:
         group_z = np.ascontiguousarray(scores[terms])
         group_state = np.ascontiguousarray(state[terms])
@@ -285,7 +288,10 @@ def _coefficients(
             sample_count=np.ascontiguousarray(batch.sample_count[terms]),
         )
         loss += weight * objective.coefficients(
-            group, group_state, constants, n, n_rows, float64(0)
+            group, group_state, constants, n, n_outputs, float64(0)
         )
         scores[terms] = weight * group_z
-    return loss, scores if block.starts is None else np.add.reduceat(scores, block.starts, axis=0)
+    coefficients = scores
+    if block.starts is not None:
+        coefficients = np.add.reduceat(coefficients, block.starts, axis=0)
+    return loss, coefficients
