@@ -124,6 +124,8 @@ def test_a_table_of_orders_names_the_command_that_makes_sessions_of_it(tmp_path)
         train(file)
     with refused_data(file, "column", quoting=command):
         invoke("train", str(file))
+    with refused_data(file, quoting=command):
+        list(sessions_of_file(str(file), Silent()))
 
 
 def test_sessions_of_a_table_are_read_again_as_they_were(tmp_path):

@@ -8,13 +8,15 @@ did, a message says so.
 
 import codecs
 import itertools
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from embedx.errors import DataError
+from embedx.errors import DataError, Text
 from embedx.runtime.progress import Progress
 from embedx.text.cells import WHITE_SPACE, divided, whole_lines
 from embedx.text.decompression import lines_of_file
+from embedx.text.sources import reader_of
 
 # Joins the words of an item, as in phrases.
 BLANK_IN_ITEM = "_"
@@ -143,8 +145,23 @@ def row_of_item(item: str, row_of_word: dict[str, int]) -> int | None:
     return row
 
 
+def no_sessions(file: str, of_column: Text = ()) -> DataError:
+    """The error for a table instead of lines of sessions.
+
+    of_column  what to do where a column has sessions
+    """
+    command = f"embedx corpus sessions {shlex.quote(file)}"
+    of_rows = f"write the sessions of rows that are events with `{command}`"
+    remedy = (of_rows, of_column, ", or rename a file with a session per line to .txt")
+    return DataError(file, None, "a table, not sessions", remedy)
+
+
 def sessions_of_file(file: str, progress: Progress) -> Iterator[list[str]]:
-    """Yield the items of each line, possibly none; report the separator."""
+    """Yield the items of each line, possibly none; report the separator. Raises `DataError` for a
+    file that is named as a table.
+    """
+    if reader_of(file) == "table":
+        raise no_sessions(file)
     lines = iter(lines_of_file(file))
     first = list(itertools.islice(lines, FIRST_LINES))
     if first:

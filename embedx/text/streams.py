@@ -5,7 +5,6 @@ JSON Lines, a table, the edges of a graph, or an archive of such files.
 import functools
 import io
 import itertools
-import shlex
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -19,7 +18,7 @@ from embedx.text.file_kinds import begins_dump, check_is_text
 from embedx.text.labelled_starts import begins_labelled
 from embedx.text.opening import BLOCK_BYTES, CountedReader
 from embedx.text.parquet import parquet_values
-from embedx.text.session_items import Separation, item_in_line, session_text
+from embedx.text.session_items import Separation, item_in_line, no_sessions, session_text
 from embedx.text.settings import SESSIONS, TextSettings
 from embedx.text.sources import EDGES, LABELLED_ROWS, Source, reader_of
 from embedx.text.tables import PARQUET_START, LabelledDataError
@@ -100,7 +99,7 @@ def _text_of_file(
     format = source.format(settings)
     buffered = io.BufferedReader(file, BLOCK_BYTES)
     if format == "table" and settings.format == SESSIONS and settings.column is None:
-        raise _no_sessions(name)
+        raise no_sessions(name, (", name a column of sessions by ", Setting("column")))
     if format == "table" and buffered.peek(len(PARQUET_START)).startswith(PARQUET_START):
         # otherwise the buffer would close the file
         buffered.detach()
@@ -153,15 +152,6 @@ def _check_format(source: Source, settings: TextSettings, head: bytes) -> None:
     may_be_labelled = source.reader == LABELLED_ROWS or settings.format in ("text", SESSIONS)
     if not may_be_labelled and begins_labelled(head):
         raise LabelledDataError(source.name)
-
-
-def _no_sessions(name: str) -> DataError:
-    """The error for a table instead of lines of sessions."""
-    command = f"embedx corpus sessions {shlex.quote(name)}"
-    of_rows = f"write the sessions of rows that are events with `{command}`"
-    of_column = (", name a column of sessions by ", Setting("column"))
-    remedy = (of_rows, of_column, ", or rename a file with a session per line to .txt")
-    return DataError(name, None, "a table, not sessions", remedy)
 
 
 def _text_of_values(
