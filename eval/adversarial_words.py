@@ -313,8 +313,8 @@ def scores_of(run: Run, vectors: WordVectors) -> dict[str, float]:
     folder = None
     if run.has_data:
         folder = str(run.data)
-    answers = words.score_items(vectors, word_tests.tests(folder))
-    scores = {answer.test.name: answer.score for answer in answers}
+    set_scores = words.score_items(vectors, word_tests.tests(folder))
+    scores = {set_score.test.name: set_score.score for set_score in set_scores}
     return {name: scores[name] for name in REPORTED if name in scores}
 
 

@@ -49,7 +49,7 @@ def quality(
     With the `files` of the training data also PSP@k, by the propensities of Jain et al. 2016 (A =
     0.55, B = 1.5), as the ratio of sums over rows. With `first`, the probability of each row's best
     label, also the calibration error: the mean over ten bins of as many rows each, by that
-    probability, of |share of right answers - mean probability|.
+    probability, of |share of right predictions - mean probability|.
     """
     rows = np.repeat(np.arange(len(top)), TOP)
     hit = np.asarray(y.tocsr()[rows, np.maximum(top, 0).ravel()]).reshape(top.shape) * (top >= 0)
@@ -78,20 +78,20 @@ def rows_in(y: Any) -> tuple[np.ndarray, np.ndarray]:
     return y.indices, y.indptr[1:-1]
 
 
-def top_labels(answers: Any) -> np.ndarray:
+def top_labels(predictions: Any) -> np.ndarray:
     """int (n, 5) from a list of labels for each row."""
-    top = np.full((len(answers), TOP), -1, dtype=np.int64)
-    for row, labels in zip(top, answers, strict=True):
+    top = np.full((len(predictions), TOP), -1, dtype=np.int64)
+    for row, labels in zip(top, predictions, strict=True):
         row[: min(len(labels), TOP)] = labels[:TOP]
     return top
 
 
-def top_of_pairs(answers: Any) -> tuple[np.ndarray, np.ndarray]:
+def top_of_pairs(predictions: Any) -> tuple[np.ndarray, np.ndarray]:
     """The best labels, and the probability of the first of each row, from (label, probability) of
     each row, best first.
     """
-    first = np.array([row[0][1] if len(row) else 0.0 for row in answers])
-    return top_labels([[label for label, _ in row] for row in answers]), first
+    first = np.array([row[0][1] if len(row) else 0.0 for row in predictions])
+    return top_labels([[label for label, _ in row] for row in predictions]), first
 
 
 def best(scores: np.ndarray) -> np.ndarray:
@@ -247,8 +247,10 @@ def fasttext(job: Job, files: Files, scratch: Path) -> Result:
         peer.train_supervised(f"{folder}/train.ft", lr=rate, **fixed, **(options | {"epoch": 0}))
     lines = Path(f"{folder}/test.ft").read_text().splitlines()
     with watch.time("prediction"):
-        answers, probabilities = model.predict([line.split("\t")[1] for line in lines], k=TOP)
-    top = top_labels([[int(label.removeprefix("__label__")) for label in row] for row in answers])
+        predictions, probabilities = model.predict([line.split("\t")[1] for line in lines], k=TOP)
+    top = top_labels(
+        [[int(label.removeprefix("__label__")) for label in row] for row in predictions]
+    )
     model.save_model(str(scratch / "model"))
     watch.seconds["training"] = watch.seconds.pop("whole") - watch.seconds["reading"]
     settings = options | {
@@ -278,11 +280,11 @@ def omikuji(job: Job, files: Files, scratch: Path) -> Result:
     x = sparse(files, Watch(), "X")[1]
     model.init_prediction_thread_pool(job["threads"])
     with watch.time("prediction"):
-        answers = []
+        predictions = []
         for row in range(x.shape[0]):
             span = slice(x.indptr[row], x.indptr[row + 1])
             pairs = list(zip(x.indices[span].tolist(), x.data[span].tolist(), strict=True))
-            answers.append(model.predict(pairs, top_k=TOP))
+            predictions.append(model.predict(pairs, top_k=TOP))
     with log_of_stderr(scratch / "log"):
         model.save(str(scratch / "model"))
     names = (
@@ -295,7 +297,7 @@ def omikuji(job: Job, files: Files, scratch: Path) -> Result:
         "max_depth",
     )
     facts = {name: getattr(settings, name) for name in names}
-    top, first = top_of_pairs(answers)
+    top, first = top_of_pairs(predictions)
     return result(watch, scratch / "model", top, files, facts, "omikuji", first)
 
 
@@ -323,10 +325,10 @@ def napkinxc(job: Job, files: Files, scratch: Path) -> Result:
         model.fit(x, y)
     model.load()
     with watch.time("prediction"):
-        answers = model.predict_proba(test, top_k=TOP)
+        predictions = model.predict_proba(test, top_k=TOP)
     names = ("loss", "optimizer", "liblinear_c", "arity", "max_leaves", "tree_type", "ensemble")
     facts = used(PLT.__init__, job["options"], *names)
-    top, first = top_of_pairs(answers)
+    top, first = top_of_pairs(predictions)
     return result(watch, scratch / "model", top, files, facts, "napkinxc", first)
 
 
@@ -358,8 +360,8 @@ def pecos(job: Job, files: Files, scratch: Path) -> Result:
         clusters = Indexer.gen(features, threads=threads, seed=job["turn"], **clustering)
         model = XLinearModel.train(x, y, C=clusters, threads=threads, **settings)
     with watch.time("prediction"):
-        answers = model.predict(test, only_topk=TOP, beam_size=10, threads=threads).tocsr()
-    rows = [answers[row] for row in range(answers.shape[0])]
+        predictions = model.predict(test, only_topk=TOP, beam_size=10, threads=threads).tocsr()
+    rows = [predictions[row] for row in range(predictions.shape[0])]
     top = top_labels([row.indices[np.argsort(-row.data, kind="stable")] for row in rows])
     model.save(str(scratch / "model"))
     first = np.array([row.data.max(initial=0.0) for row in rows])
@@ -386,15 +388,17 @@ def libmultilabel(job: Job, files: Files, scratch: Path) -> Result:
         model = getattr(peer, f"train_{method}")(
             y, x.astype(np.float64), options=solver, verbose=False, **options
         )
-    answers = []
+    predictions = []
     with watch.time("prediction"):
         for start in range(0, test.shape[0], 200):
             scores = peer.predict_values(model, test[start : start + 200].astype(np.float64))
             top_rows = np.argpartition(-scores, TOP, axis=1)[:, :TOP]
             values = np.take_along_axis(scores, top_rows, axis=1)
-            answers.append((np.take_along_axis(top_rows, best(values), axis=1), values.max(axis=1)))
+            predictions.append(
+                (np.take_along_axis(top_rows, best(values), axis=1), values.max(axis=1))
+            )
     joblib.dump(model, scratch / "model")
-    top, first = (np.concatenate(part) for part in zip(*answers, strict=True))
+    top, first = (np.concatenate(part) for part in zip(*predictions, strict=True))
     is_probability = method != "1vsrest"
     facts = {"method": method, "solver": solver.replace(" -q", ""), "beam_width": 10} | options
     return result(

@@ -139,7 +139,7 @@ def train_in_turn(job: Job, files: dict[str, str]) -> Result:
             seconds += worker_seconds
             exchanged_bytes += n_bytes(remote) + n_bytes(local)
         vectors = task.word_vectors(None)
-        answers = words.score_items(vectors, word_tests.tests(files.get("data")))
+        set_scores = words.score_items(vectors, word_tests.tests(files.get("data")))
         return {
             "heldout": task.heldout_metrics(),
             "loss": tally.mean_loss,
@@ -151,7 +151,7 @@ def train_in_turn(job: Job, files: dict[str, str]) -> Result:
             "merges": len(steps),
             "vocabulary": len(task.vocabulary),
             "rows": len(inner.tables.inputs.rows) + len(inner.tables.outputs.rows),
-            **word_tests.pooled(answers),
+            **word_tests.pooled(set_scores),
         }
 
 
@@ -214,11 +214,11 @@ def run_command(job: Job, files: dict[str, str]) -> Result:
         completed = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
         facts = json.loads(completed.stdout)
         vectors = load(str(Path(scratch, "model")))
-        answers = words.score_items(vectors, word_tests.tests(files.get("data")))
+        set_scores = words.score_items(vectors, word_tests.tests(files.get("data")))
     kept = {
         name: facts[name] for name in ("seconds", "words_trained", "words_per_second", "heldout")
     }
-    return {**kept, "cluster": facts.get("cluster"), **word_tests.pooled(answers)}
+    return {**kept, "cluster": facts.get("cluster"), **word_tests.pooled(set_scores)}
 
 
 @contextlib.contextmanager

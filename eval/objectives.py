@@ -258,11 +258,11 @@ def trained(run: Run, objective: str, options: Job, text: str) -> Result:
     if "heldout" in facts:
         vectors = load(model)
         result["heldout"] = facts["heldout"] | by_group(likelihood(run, vectors, text))
-        answers = words.score_items(vectors, test_sets(run))
-        result["scores"] = {answer.test.name: answer.score for answer in answers}
+        set_scores = words.score_items(vectors, test_sets(run))
+        result["scores"] = {set_score.test.name: set_score.score for set_score in set_scores}
         lengths = np.linalg.norm(vectors.vectors, axis=1)
         result["longest_in_medians"] = float(lengths.max() / np.median(lengths))
-        result |= word_tests.pooled(answers)
+        result |= word_tests.pooled(set_scores)
     return result
 
 

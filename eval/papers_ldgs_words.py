@@ -71,7 +71,7 @@ def judged(vectors: Any, rest: Path) -> dict[str, float]:
 
 
 def similarity(vectors: Any) -> dict[str, float]:
-    return {answers.test.name: float(answers.score) for answers in words.score_items(vectors)}
+    return {set_score.test.name: float(set_score.score) for set_score in words.score_items(vectors)}
 
 
 def measure_collapsed(

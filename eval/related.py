@@ -204,8 +204,12 @@ def scores(run: Run, vectors: WordVectors) -> dict[str, float]:
     sets = [word_sets.read_pairs(Path(run.files[name])) for name in GROUPS if name in run.files]
     judged = word_tests.tests(run.files.get("data"))
     sets += [test for test in judged if test.name in (*RELATED, SIMILAR)]
-    answers = words.score_items(vectors, sets)
-    return {answer.test.name: round(answer.score, 5) for answer in answers if answer.used.any()}
+    set_scores = words.score_items(vectors, sets)
+    return {
+        set_score.test.name: round(set_score.score, 5)
+        for set_score in set_scores
+        if set_score.used.any()
+    }
 
 
 # ---- the page

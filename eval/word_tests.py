@@ -31,17 +31,17 @@ def tests(data: Path | str | None) -> list[Any]:
     ]
 
 
-def pooled(answers: list[Any]) -> Result:
+def pooled(set_scores: list[Any]) -> Result:
     """The pooled similarity, as it is and on resamples of the pairs that are the same for every
     model of these words; nothing where the words are not known.
     """
-    pooled_answers = words.pooled(answers)
-    if pooled_answers is None or math.isnan(pooled_answers.score):
+    pooled_score = words.pooled(set_scores)
+    if pooled_score is None or math.isnan(pooled_score.score):
         return {}
     about = {
-        "score": round(pooled_answers.score, 5),
-        "pairs": int(pooled_answers.used.sum()),
-        "sets": pooled_answers.details["sets"],
+        "score": round(pooled_score.score, 5),
+        "pairs": int(pooled_score.used.sum()),
+        "sets": pooled_score.details["sets"],
     }
     return {
         "pooled": (
@@ -49,7 +49,7 @@ def pooled(answers: list[Any]) -> Result:
             | {
                 "resampled": [
                     round(value, 5)
-                    for value in pooled_answers.scored(resamples=RESAMPLES).parts.tolist()
+                    for value in pooled_score.scored(resamples=RESAMPLES).parts.tolist()
                 ]
             }
         )
