@@ -39,7 +39,9 @@ def fit(corpus, *, objective="softmax", watch=None, **options):
 
 @pytest.fixture(scope="module")
 def fitted(two_topics):
-    return fit(two_topics)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(alternating, "time", Clock(tick=0.01))
+        return fit(two_topics)
 
 
 def test_every_iteration_lowers_the_objective_and_is_reported(fitted):

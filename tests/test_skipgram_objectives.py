@@ -21,8 +21,10 @@ from embedx.skipgram.strategies import empty_tables
 from embedx.testing.objectives import coefficients_of, variants
 from embedx.text import heldout as text_heldout
 from embedx.text.heldout import PIECE, hold_out
+from embedx.training import trainer
 from embedx.vectors.probabilities import trained_on
 from tests.support import word_training
+from tests.support.clock import Clock
 from tests.support.notes import Notes
 from tests.support.refusals import refused
 from tests.support.topic_vectors import assert_knows_the_topics, fit
@@ -445,7 +447,8 @@ def test_training_raises_the_likelihood_of_held_out_text(two_topics, tmp_path):
     )
 
 
-def test_the_held_out_likelihood_is_reported_as_often_as_set(two_topics):
+def test_the_held_out_likelihood_is_reported_as_often_as_set(two_topics, monkeypatch):
+    monkeypatch.setattr(trainer, "time", Clock(tick=0.01))
     notes = Notes()
     config = configure("ns", {"epochs": 6, "heldout": 0.2, "heldout_points": 3, "threads": 1})
     facts = word_training.train(two_topics, config, progress=notes).model.facts

@@ -9,6 +9,8 @@ import pytest
 
 import embedx
 from embedx.errors import EmbedxError, InapplicableError, SettingError
+from embedx.training import trainer
+from tests.support.clock import Clock
 from tests.support.refusals import refused, refused_data
 
 SMALL = {"dim": 8, "epochs": 3, "threads": 1, "min_count": 1, "sample": 0.0}
@@ -202,7 +204,8 @@ def test_commands_are_functions(documents, tmp_path):
     assert embedx.__version__[0].isdigit()
 
 
-def test_callbacks_are_called_after_every_epoch(documents):
+def test_callbacks_are_called_after_every_epoch(documents, monkeypatch):
+    monkeypatch.setattr(trainer, "time", Clock(tick=0.01))
     ends, vectors_seen = [], []
 
     def look(end):
