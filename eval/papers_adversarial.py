@@ -141,16 +141,22 @@ def best_of(records: Records, name: str, contender: str) -> Job:
 
 def measure(run: Run, job: Job) -> Result:
     data = data_of(run, job["data"])
-    contender = CONTENDERS[job.get("contender", "adversarial")]
-    if job["what"] == "tuning":
-        seconds = job["seconds"]
-        rows = data.training, data.validation
-        return {"points": curve(run, contender, *rows, job, seconds, seed=1, growth=math.inf)}
-    best = best_of(run.records, job["data"], job.get("contender", "adversarial"))
+    name = job.get("contender", "adversarial")
+    contender = CONTENDERS[name]
+    is_tuning = job["what"] == "tuning"
+    best = job if is_tuning else best_of(run.records, job["data"], name)
     if job["what"] == "tree":
-        best |= {"tree_l2": job["tree_l2"]}
+        best = best | {"tree_l2": job["tree_l2"]}
+    options = options_of(contender, best, seed=1 if is_tuning else job["seed"])
+    if name not in run.warm:
+        compile_kernels(contender.objective, options, data.training)
+        run.warm.add(name)
+
+    if is_tuning:
+        rows = data.training, data.validation
+        return {"points": curve(contender.objective, options, *rows, job["seconds"], math.inf)}
     rows = data.training, data.test
-    points = curve(run, contender, *rows, best, job["seconds"], job["seed"], GROWTH)
+    points = curve(contender.objective, options, *rows, job["seconds"], GROWTH)
     return {"rate": best["rate"], "penalty": best["penalty"], "points": points}
 
 
@@ -212,7 +218,8 @@ def split_rows(training: Any, test: Any, rows: int) -> Split:
 
 
 def options_of(contender: Contender, tried: Job, seed: int) -> dict[str, Any]:
-    """The settings of a run without an end, of the rate and the penalty of a job."""
+    """The settings of a run without an end, of the rate and the penalties of a job."""
+    penalty_of_tree = {"tree_l2": tried["tree_l2"]} if "tree_l2" in tried else {}
     return {
         **OWN_START,
         **contender.options,
@@ -223,7 +230,14 @@ def options_of(contender: Contender, tried: Job, seed: int) -> dict[str, Any]:
         "seed": seed,
         "learning_rate": tried["rate"],
         contender.penalty[0]: tried["penalty"],
+        **penalty_of_tree,
     }
+
+
+def compile_kernels(objective: str, options: dict[str, Any], training: Any) -> None:
+    """Train on a few rows, so that no measured run compiles."""
+    few_rows = training.rows(np.arange(min(64, len(training))))
+    papers.fit(few_rows, objective, options | {"epochs": 1})
 
 
 class TimeIsUp(Exception):
@@ -231,28 +245,17 @@ class TimeIsUp(Exception):
 
 
 def curve(
-    run: Run,
-    contender: Contender,
+    objective: str,
+    options: dict[str, Any],
     training: Any,
     scored: Any,
-    tried: Job,
     seconds: float,
-    seed: int,
     growth: float,
 ) -> list[dict[str, float]]:
-    """What is measured on `scored` while a contender trains for so long, at growing distances and
-    at the end; [] if it diverged.
+    """What is measured on `scored` in so many seconds of training; [] if it diverged.
+
+    growth  factor of the seconds from one measurement to the next; the last is at the end
     """
-    options = options_of(contender, tried, seed)
-    if "tree_l2" in tried:
-        options["tree_l2"] = tried["tree_l2"]
-    if tried["contender"] not in run.warm:  # compiled
-        papers.fit(
-            training.rows(np.arange(min(64, len(training)))),
-            contender.objective,
-            options | {"epochs": 1},
-        )
-        run.warm.add(tried["contender"])
     points: list[dict[str, float]] = []
     measuring = 0.0
     start = time.process_time()
@@ -274,7 +277,7 @@ def curve(
 
     try:
         with threadpool_limits(1):  # a second thread of BLAS would wait busily
-            papers.fit(training, contender.objective, options, watch=watch)
+            papers.fit(training, objective, options, watch=watch)
     except DivergedError:
         return []
     except TimeIsUp:
