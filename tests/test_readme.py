@@ -157,7 +157,8 @@ def test_the_worked_examples_are_each_one_file_and_one_line(tmp_path):
         ROOT / "embedx", tmp_path / "embedx", ignore=shutil.ignore_patterns("__pycache__")
     )
     added = re.findall(r"```text\n( +\"(\w+)\.\w+\",\n)```", EXTENDING)
-    for (line, module), folder in zip(added, ("objectives", "samplers"), strict=True):
+    folders = ("labeled/formats", "objectives", "samplers")
+    for (line, module), folder in zip(added, folders, strict=True):
         assert f"<!-- example: {module}.py -->" in EXTENDING
         shutil.copy(ROOT / "docs" / "examples" / f"{module}.py", tmp_path / "embedx" / folder)
         registry = tmp_path / "embedx" / folder / "__init__.py"
