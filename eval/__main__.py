@@ -38,6 +38,7 @@ EXPERIMENTS = {
     "adversarial-words": "noise by a tree over input vectors beside noise by frequency, for words",
     "search-proposal": "rows found and weighted draws for losses over all rows, beside draws alone",
     "step-sizes": "word vectors at multiples of each objective's default learning rate",
+    "implicit-minibatches": "the proximal step of a minibatch at once, beside single steps",
     "papers-augment-and-reduce": "Ruiz et al. 2018, the tables by the paper's protocol",
     "papers-one-vs-each": "Titsias 2016, likewise",
     "papers-unbiased-softmax": "Fagan & Iyengar 2018, likewise",
