@@ -89,6 +89,7 @@ STATED = {
     "adversarial-words": "",
     "search-proposal": "",
     "step-sizes": "0.8",
+    "implicit-minibatches": "0.9",
     "scale": "1.1",
     "subwords": "",
     "cluster": "0.8 1.05 1.15 0.026",  # what was aimed at, and a second seed
