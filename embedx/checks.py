@@ -17,7 +17,7 @@ INTEGERS, NUMBERS = "iu", "biuf"  # kinds of numpy's types
 BLOCK = 1 << 22  # numbers checked at a time, so that a mapped array is not copied
 
 
-def require(problem: str, name: object, remedy: Text = "") -> None:
+def refuse(problem: str, name: object, remedy: Text = "") -> None:
     """Raise `DataError` about the argument or file of that name if there is a problem."""
     if problem:
         raise DataError(name, None, problem, remedy)

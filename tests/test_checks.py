@@ -45,7 +45,7 @@ def test_offsets_may_be_equal(offsets):
 def test_offsets_that_lead_out_of_the_array_are_wrong(offsets, problem):
     array = np.array(offsets, None if offsets else np.int64)
     with refused_data("offsets", quoting=problem):
-        checks.require(checks.wrong_offsets(array, 3), "offsets")
+        checks.refuse(checks.wrong_offsets(array, 3), "offsets")
 
 
 def test_indices_below_0_or_beyond_the_range_are_wrong():

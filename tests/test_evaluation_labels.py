@@ -11,7 +11,7 @@ from scipy.optimize import minimize_scalar
 from embedx.errors import DivergedError
 from embedx.evaluation import labels as evaluation, temperature
 from embedx.evaluation.labels import LabelMetrics, top_k
-from embedx.evaluation.temperature import fit_temperature
+from embedx.evaluation.temperature import fit_inverse_temperature
 from embedx.labeled.data import Labels
 from embedx.objectives.contract import log_softmax
 from tests.support.refusals import refused, refused_data
@@ -230,7 +230,7 @@ def test_the_temperature_is_scipys(scale, shift, monkeypatch):
         method="bounded",
         options={"xatol": 1e-9},
     )
-    fitted = fit_temperature(blocks)
+    fitted = fit_inverse_temperature(blocks)
     assert fitted == pytest.approx(math.exp(best.x), rel=1e-4)
     assert fitted * scale == pytest.approx(1, rel=0.3)
     assert len(passes) <= 10
@@ -240,8 +240,8 @@ def test_probabilities_of_zero_do_not_disturb_the_temperature():
     z, truth = validation(seed=5, scale=0.5)
     ruled_out = np.full((len(z), 3), -np.inf, dtype=np.float32)
     truth = [[label + 3 for label in y] for y in truth]
-    expected = fit_temperature(blocks_of(z, [[label - 3 for label in y] for y in truth])[0])
-    assert fit_temperature(blocks_of(np.hstack([ruled_out, z]), truth)[0]) == pytest.approx(
+    expected = fit_inverse_temperature(blocks_of(z, [[label - 3 for label in y] for y in truth])[0])
+    assert fit_inverse_temperature(blocks_of(np.hstack([ruled_out, z]), truth)[0]) == pytest.approx(
         expected
     )
 
@@ -257,16 +257,16 @@ def test_probabilities_of_zero_do_not_disturb_the_temperature():
 )
 def test_a_temperature_without_a_finite_optimum_stays_within_bounds(z, at_least, at_most):
     blocks, passes = blocks_of(np.array(z), [[0], [0]])
-    assert at_least <= fit_temperature(blocks) <= at_most
+    assert at_least <= fit_inverse_temperature(blocks) <= at_most
     assert len(passes) <= temperature.MAX_PASSES
 
 
 def test_a_temperature_needs_known_labels_and_finite_scores():
     with refused_data("the validation data"):
-        fit_temperature(blocks_of(np.zeros((2, 3)), [[], [5]])[0])
+        fit_inverse_temperature(blocks_of(np.zeros((2, 3)), [[], [5]])[0])
     for bad in (np.nan, np.inf, -np.inf):
         with refused(None, "learning_rate", kind=DivergedError):
-            fit_temperature(blocks_of(np.array([[bad, 0.0, 1.0]]), [[0]])[0])
+            fit_inverse_temperature(blocks_of(np.array([[bad, 0.0, 1.0]]), [[0]])[0])
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ from tests.support.sparse_weights import dense_of
 
 DECIDES_BY_WEIGHTS = re.compile(
     r"settings\.weights|label_weights import|\b(DENSE|SPARSE|TREE)\b|\"weights\": \"|"
-    r"Setting(Error)?\(\"weights\"|has_sparse_weights|has_label_tree|LabelwiseTraining"
+    r"Setting(Error)?\(\"weights\"|has_sparse_weights|has_label_tree|LabelwiseTraining|LabelTree|tree_levels|_OF_TREE"
 )
 
 

@@ -61,7 +61,7 @@ class Classifier:
     arrays: dict[str, ndarray]
     # That of the training data, by which later rows are read.
     schema: DataSchema
-    # int64 (n_labels,): how often each label occurs in the training data, with rows held out.
+    # int64 (n_labels,): how often each label occurs in the training data, held-out rows included.
     counts: ndarray
     settings: dict[str, Any] = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)
@@ -78,7 +78,7 @@ class Classifier:
 
     @property
     def n_training_rows(self) -> int:
-        """How many training rows there were, with rows held out."""
+        """The number of training rows, held-out rows included."""
         return int(self.facts.get("training_rows") or self.facts.get("examples") or 0)
 
     @property
@@ -126,14 +126,16 @@ class Classifier:
         return log_p.astype(z.dtype)
 
     def mean_scores(self, h: Any) -> ndarray:
-        """The scores of dense weights, or of their means, (n, rows), for what these multiply."""
+        """The scores by dense weights or their means, (n, n_outputs), for what these multiply."""
         z = h @ self._weights
         if "bias" in self.arrays:
             z += self.arrays["bias"]
         return np.asarray(z, self._weights.dtype)
 
     def inputs(self, features: Any) -> Any:
-        """What output vectors are multiplied by, for features on the scale of the training data."""
+        """The values of the hidden layer, or the features without one, in the form that scores
+        take, for features on the scale of the training data.
+        """
         h = self._hidden(features)
         return long_inputs(h) if self.by_distance else h
 
@@ -154,23 +156,23 @@ class Classifier:
 
     @cached_property
     def output_vectors(self) -> ndarray:
-        """float32 (rows, dim): what inputs are multiplied by."""
+        """A vector for each output, float32 (n_outputs, dim), in the form that scores take."""
         output = self.arrays["output"]
         return long_rows(output) if self.by_distance else output
 
     @cached_property
     def _weights(self) -> ndarray:
-        """The output vectors, float32 (dim, rows)."""
+        """The output vectors, float32 (dim, n_outputs)."""
         return np.ascontiguousarray(self.output_vectors.T)
 
     @cached_property
     def _variances(self) -> ndarray:
-        """The variances of the output vectors, float32 (dim, rows)."""
+        """The variances of the output vectors, float32 (dim, n_outputs)."""
         return np.ascontiguousarray(self.arrays["variance"].T)
 
     @cached_property
     def _normals(self) -> ndarray:
-        """What scores are drawn by, float32 (draws, rows)."""
+        """What scores are drawn by, float32 (draws, n_outputs)."""
         return posterior.stratified_normals(self.objective.n_rows(self.n_labels))
 
     def parameters_changed(self) -> None:
@@ -183,14 +185,13 @@ class Classifier:
 
     @property
     def has_sparse_weights(self) -> bool:
-        """Whether labels have sparse weights, in a tree or by themselves, as its only level."""
+        """Whether weights are sparse. They are stored as trees, or as a tree of one level."""
         return "tree_levels" in self.arrays
 
     @cached_property
     def trees(self) -> list[LabelTree]:
-        """The levels of sparse weights: several, of one tree or more, or one with all labels.
-
-        Raises `EmbedxError` where their arrays do not fit.
+        """The trees that sparse weights are stored as. Raises `EmbedxError` where their arrays do
+        not fit.
         """
         return label_tree.trees_of(
             self.arrays, self.schema.n_features, self.objective.n_rows(self.n_labels)

@@ -34,18 +34,19 @@ class DataSplit:
 
 
 def split_data(
-    data: Labeled, settings: ClassifySettings, progress: Progress, *, will_refit: bool
+    data: Labeled, settings: ClassifySettings, progress: Progress, *, allows_refit: bool
 ) -> DataSplit:
     """Split rows as the settings say, and balance the weights of those to train on.
 
-    will_refit  whether training is repeated on all rows, which is then reported
+    allows_refit  whether training may be repeated on all rows; it is where rows are held out to
+                  calibrate on
     """
     split = DataSplit(data)
     n = n_held_out(len(data), settings.calibration)
     if settings.validation is not None:
         split = with_validation(data, settings.validation, settings, progress)
     elif n > 0:
-        again = "; then training is repeated on all rows" if will_refit else ""
+        again = "; then training is repeated on all rows" if allows_refit else ""
         progress.note(
             f"{n:,} of {len(data):,} rows are held out from training to calibrate"
             f" probabilities{again}"

@@ -385,7 +385,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         X, self._text = estimator_inputs.counted_texts(X)
         X, y = estimator_inputs.validated(self, X, y, reset=True)
-        checks.require(checks.wrong_sparse(y), "y", "build the matrix anew")
+        checks.refuse(checks.wrong_sparse(y), "y", "build the matrix anew")
         check_classification_targets(y)
         self._is_multilabel = type_of_target(y) == "multilabel-indicator"
         self._has_sparse_labels = self._is_multilabel and issparse(y)

@@ -99,7 +99,7 @@ def for_training(X: Any, *, has_hidden: bool) -> Any:
 
 def _check_form(X: Any) -> None:
     """Raise an error for a text in place of a list, and for a broken sparse matrix."""
-    checks.require(checks.wrong_sparse(X), "X", "build the matrix anew")
+    checks.refuse(checks.wrong_sparse(X), "X", "build the matrix anew")
     if isinstance(X, str):
         raise ValueError(f"X is the text {X[:40]!r}; give a list of texts")
     column = _column_of_text(X)

@@ -57,7 +57,7 @@ def labels_of(y: Any, classes: ndarray, *, is_multilabel: bool) -> Labels:
         return labels_by_class(column_or_1d(y), classes)
     if y.shape[1] != len(classes):
         raise ValueError(f"y has {y.shape[1]} columns for {len(classes)} labels")
-    checks.require(checks.wrong_sparse(y), "y", "build the matrix anew")
+    checks.refuse(checks.wrong_sparse(y), "y", "build the matrix anew")
     return Labels.of_matrix(y)
 
 

@@ -23,7 +23,7 @@ from embedx.classification.ranking import iter_best, probabilities
 from embedx.classification.row_blocks import joined_blocks
 from embedx.classification.settings import AUTO, ClassifySettings
 from embedx.evaluation.labels import hits
-from embedx.evaluation.temperature import fit_temperature
+from embedx.evaluation.temperature import fit_inverse_temperature
 from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.label_rules import known_labels
 from embedx.runtime.disk import amount
@@ -60,7 +60,8 @@ def fit(
     is_seen: np.ndarray | None = None,
     subset_classifiers: Sequence[SubsetClassifier] = (),
 ) -> None:
-    """Fit what the classifier needs of these, if some rows have labels that were trained on.
+    """Fit the temperature, the calibration, neighbours, familiarity and thresholds, each where it
+    applies and enough rows have labels that were trained on.
 
     data                the held-out rows; None if there are none
     index               the rows whose labels are blended (`neighbours.arrays_of`); None for no
@@ -110,7 +111,7 @@ def _fit_temperature(
         for rows, log_p in classifier.blocks(features[rows_used], threads=threads):
             yield np.maximum(log_p, -1e4), labels_used.rows(rows)
 
-    classifier.facts["temperature"] = 1 / fit_temperature(blocks)
+    classifier.facts["temperature"] = 1 / fit_inverse_temperature(blocks)
 
 
 def _fit_calibration(

@@ -178,14 +178,14 @@ def _level(
     n_features: int,
 ) -> Level:
     """A level from its arrays. Raises `EmbedxError` if an index is out of range."""
-    checks.require(checks.wrong_offsets(first_node, len(bias)), "tree_first_node.npy")
+    checks.refuse(checks.wrong_offsets(first_node, len(bias)), "tree_first_node.npy")
     _check(bool((n_rows >= 0).all()), "tree_n_rows")
     _check(bool((n_weights >= 0).all()), "tree_n_weights")
     first_row = offsets_of(n_rows)
     first_weight = offsets_of(n_weights)
-    checks.require(checks.wrong_offsets(first_row, len(features)), "tree_n_rows.npy")
-    checks.require(checks.wrong_offsets(first_weight, len(weight)), "tree_n_weights.npy")
-    checks.require(checks.wrong_indices(features, n_features), "tree_features.npy")
+    checks.refuse(checks.wrong_offsets(first_row, len(features)), "tree_n_rows.npy")
+    checks.refuse(checks.wrong_offsets(first_weight, len(weight)), "tree_n_weights.npy")
+    checks.refuse(checks.wrong_indices(features, n_features), "tree_features.npy")
     _check(_are_children(child, first_weight[first_row], np.diff(first_node)), "tree_child")
     return Level(first_node, first_row, features, first_weight, child.astype(int32), weight, bias)
 

@@ -25,9 +25,10 @@ Other files that read the setting:
     run_size.py               what to do where memory is short
     setting_notes.py          a warning of negative features
     step_trainer.py           steps on sparse rows: SampledSparse
+    sampled_minibatches.py    these, whose weights are stored as a tree of one level
     tree_plans.py             the levels and leaves of a tree
     continued_training.py     which weights training continues from
-    estimator.py              so `partial_fit`
+    estimator.py              the same for `partial_fit`
     estimator_settings.py     L-BFGS is no default where other weights are asked for
     comparison/labels.py      labels that are trained one after another converge
     distributed/refusals.py   a cluster trains all but sparse rows by steps, and L-BFGS
@@ -36,7 +37,9 @@ A trained model is what its arrays are: `has_sparse_weights` and `has_label_tree
 These ask for them, or for the strategy that trained it:
 
     classifier.py             scores by all weights, by the sparse ones, or none by a tree
+    label_tree.py             the tree of a trained model: search, and the arrays of a folder
     predictions.py, label_metrics.py   labels that a tree does not find
+    decisions.py              sets have fewer labels with a tree
     ranking.py                the best labels through a tree; an index for dense weights
     held_out.py               no temperature where not all labels have scores
     model_folder.py           the arrays of a folder

@@ -77,7 +77,7 @@ class LevelInputs(NamedTuple):
     examples: Examples
     optimizer: UpdateRule
     counts: ndarray
-    trees: Sequence[TreePlan]
+    tree_plans: Sequence[TreePlan]
 
 
 class LabelwiseTraining(Strategy):
@@ -102,13 +102,13 @@ class LabelwiseTraining(Strategy):
         self.n_features = features.shape[1]
         self.optimizer = inputs.optimizer
         self.counts = inputs.counts
-        self.plans = inputs.trees
+        self.tree_plans = inputs.tree_plans
         self.is_distributed = is_distributed
         self.loss_unit = objective.loss_unit("row")
         self.is_dual = settings.optimizer == DualCoordinateDescent.name
 
         self._set_examples(features, inputs.examples)
-        self._set_levels(self.plans)
+        self._set_level_plans()
         self.batch = min(int(settings.batch_size or 1), self.n_examples)
         self.constants = objective.constants(TILE_WIDTH, TILE_WIDTH)
         state = initial_state(settings, self.optimizer, self.examples, self.batch)
@@ -117,7 +117,7 @@ class LabelwiseTraining(Strategy):
         self.workers = [self._new_worker() for _ in range(n_workers)]
 
         # The levels of each tree that are trained.
-        self.trained_levels: list[list[Level]] = [[] for _ in self.plans]
+        self.trained_levels: list[list[Level]] = [[] for _ in self.tree_plans]
         # The trained tiles of the current level, by number.
         self.trained_tiles: dict[int, TrainedTile] = {}
         # Loss of the last epoch, summed over the labels that an example reached; mean over examples
@@ -143,34 +143,36 @@ class LabelwiseTraining(Strategy):
         # The example of each label in `examples.label_ids`.
         self.example_of_label = np.repeat(np.arange(len(n_of_row), dtype=int32), n_of_row)
         self.n_labelled = max(int(np.count_nonzero(is_labelled)), 1)
-        self.weights = examples.weight.astype(float64)
+        self.example_weights = examples.weight.astype(float64)
         # Sum of the weights of the examples with labels.
         self.labelled_weight = float(self.n_labelled)
         if has_weights:
-            self.labelled_weight = float(self.weights[is_labelled].sum())
+            self.labelled_weight = float(self.example_weights[is_labelled].sum())
 
-    def _set_levels(self, trees: Sequence[TreePlan]) -> None:
+    def _set_level_plans(self) -> None:
         """Set the levels of all trees in the order of their training, and the place of each label
         among the leaves of each tree, -1 for a label that does not occur.
         """
-        # (number of the tree, level)
-        self.levels = [(t, level) for t, tree in enumerate(trees) for level in tree.levels]
-        self.n_chunks = max(len(level.tiles) for _, level in self.levels)
-        self.n_nodes = sum(level.n_nodes for _, level in self.levels)
-        self.place_of_label = np.full((len(trees), len(self.counts)), -1, int32)
-        for t, tree in enumerate(trees):
+        tree_plans = self.tree_plans
+        # (number of the tree, plan of the level)
+        self.level_plans = [
+            (t, level) for t, tree in enumerate(tree_plans) for level in tree.levels
+        ]
+        self.n_chunks = max(len(level.tiles) for _, level in self.level_plans)
+        self.n_nodes = sum(level.n_nodes for _, level in self.level_plans)
+        self.place_of_label = np.full((len(tree_plans), len(self.counts)), -1, int32)
+        for t, tree in enumerate(tree_plans):
             self.place_of_label[t, tree.labels] = np.arange(len(tree.labels))
 
     def tile_plan(self, n_members: int, lr: float, key: uint64) -> tiles.TilePlan:
-        """The plan for a tile of a group of `n_members` examples.
-
-        The penalty is relative to the mean loss over all examples, where those that do not reach
-        the group have loss 0, and to weights of unscaled inputs.
-        """
+        """The plan for a tile of a group of `n_members` examples."""
         settings = self.settings
+        # Inputs are divided by their length, so that weights are as many times larger.
         l2 = self.optimizer.l2 / self.length**2
         sum_over = float(self.n_examples) if settings.gradient_scale == "sum" else 1.0
         c = 1 / (l2 * self.labelled_weight) if self.is_dual else 0
+        # The penalty is one of the mean loss over all examples; that of a tile is over its members.
+        l2_of_members = l2 * self.labelled_weight / max(n_members, 1)
         return tiles.TilePlan(
             self.batch,
             sum_over,
@@ -178,7 +180,7 @@ class LabelwiseTraining(Strategy):
             self.objective.traits.keeps_accidental_hits,
             POSITIVES[self.objective.positives],
             is_masked=True,
-            optimizer=self.optimizer._replace(l2=l2 * self.labelled_weight / max(n_members, 1)),
+            optimizer=self.optimizer._replace(l2=l2_of_members),
             constants=self.constants,
             epochs=int(settings.epochs or 1),
             lr=float32(lr),
@@ -211,25 +213,25 @@ class LabelwiseTraining(Strategy):
     # ---- a level
 
     @property
-    def level(self) -> int:
+    def level_number(self) -> int:
         """The number of the current level; the number of levels when all are trained."""
         return sum(map(len, self.trained_levels))
 
     @property
     def loss(self) -> float | None:
         """The loss of the last epoch of each label; None until all labels are trained."""
-        return self.loss_so_far if self.level == len(self.levels) else None
+        return self.loss_so_far if self.level_number == len(self.level_plans) else None
 
-    def is_of_labels(self, level: int) -> bool:
+    def is_of_labels(self, level_number: int) -> bool:
         """Whether the nodes of a level are labels."""
-        t, plan = self.levels[level]
-        return plan is self.plans[t].levels[-1]
+        t, plan = self.level_plans[level_number]
+        return plan is self.tree_plans[t].levels[-1]
 
-    def prepare(self, level: int) -> None:
+    def prepare(self, level_number: int) -> None:
         """Begin a level; called while no thread trains."""
         if self.is_distributed:
             return
-        t, plan = self.levels[level]
+        t, plan = self.level_plans[level_number]
         self._find_members(t, plan)
         n_scores = float(np.diff(self.members.indptr) @ np.diff(plan.first_node))
         self.scores_of_row = n_scores / self.n_labelled
@@ -251,10 +253,10 @@ class LabelwiseTraining(Strategy):
     def _sizes(self, examples: Csr) -> ndarray:
         """The summed weight of the examples of each row; without weights, their number."""
         sizes = np.diff(examples.indptr)
-        if not self.weights.size:
+        if not self.example_weights.size:
             return sizes
         key = np.repeat(np.arange(len(sizes)), sizes)
-        return np.bincount(key, self.weights[examples.indices], len(sizes))
+        return np.bincount(key, self.example_weights[examples.indices], len(sizes))
 
     def _find_members(self, t: int, plan: LevelPlan) -> None:
         """Set `members`, the examples that reach each group of a level, and `positives`, those that
@@ -289,7 +291,7 @@ class LabelwiseTraining(Strategy):
         return best.node
 
     def train_chunk(self, worker: Any, epoch: int, number: int, lr: float) -> Tally:
-        bounds = self.levels[epoch][1].tiles
+        bounds = self.level_plans[epoch][1].tiles
         if number >= len(bounds) or number in self.trained_tiles:
             return Tally()
         group, first, last = bounds[number]
@@ -307,27 +309,29 @@ class LabelwiseTraining(Strategy):
         n_rows = n_members * (last - first) / self.scores_of_row
         return Tally(loss * is_of_labels, n_rows * is_of_labels, last - first)
 
-    def finish_level(self, level: int) -> None:
+    def finish_level(self, level_number: int) -> None:
         """Build a level from its trained tiles; nodes of other tiles get a probability near 0."""
-        t, plan = self.levels[level]
-        is_of_labels = self.is_of_labels(level)
+        t, plan = self.level_plans[level_number]
+        is_of_labels = self.is_of_labels(level_number)
         bias = np.full(plan.n_nodes, self._score_of_absent(), float32)
         factor = np.ones(plan.n_nodes)
         offset = np.zeros(plan.n_nodes)
         if is_of_labels:
             factor, offset = self._scaling(t)
 
-        weights = []
+        tile_weights = []
         for n, tile in sorted(self.trained_tiles.items()):  # a fixed order, whatever the threads
-            self.loss_so_far += is_of_labels * tile.loss / self.labelled_weight / len(self.plans)
+            self.loss_so_far += (
+                is_of_labels * tile.loss / self.labelled_weight / len(self.tree_plans)
+            )
             group, first, last = plan.tiles[n]
             value = tile.value * factor[first:last].astype(float32)[tile.label]
             value /= float32(self.length)
-            weights.append(TileWeights(group, first, tile.feature, tile.label, value))
+            tile_weights.append(TileWeights(group, first, tile.feature, tile.label, value))
             bias[first:last] = factor[first:last] * tile.bias + offset[first:last]
         threads = self.settings.n_threads
-        level_weights = level_of(plan.first_node, weights, bias, self.n_features, threads)
-        self.trained_levels[t].append(level_weights)
+        level = level_of(plan.first_node, tile_weights, bias, self.n_features, threads)
+        self.trained_levels[t].append(level)
         self.trained_tiles = {}
 
     def _score_of_absent(self) -> float:
@@ -345,14 +349,18 @@ class LabelwiseTraining(Strategy):
         inverse = inverse_propensity(
             self.counts, self.n_examples, settings.propensity_a, settings.propensity_b
         )
-        weight = inverse[self.plans[t].labels]
+        weight = inverse[self.tree_plans[t].labels]
         relative = np.maximum(weight, 1) / max(weight.max(), 1)
         return self.objective.scaled_scores(relative ** (settings.propensity or 0.0))
 
     def give_up(self) -> None:
         """Keep the labels trained so far, if the last level of a tree is being trained."""
-        if self.level < len(self.levels) and self.is_of_labels(self.level) and self.trained_tiles:
-            self.finish_level(self.level)
+        if (
+            self.level_number < len(self.level_plans)
+            and self.is_of_labels(self.level_number)
+            and self.trained_tiles
+        ):
+            self.finish_level(self.level_number)
 
     # ---- results
 
@@ -360,20 +368,20 @@ class LabelwiseTraining(Strategy):
         """The memory that training needs."""
         return plan_memory({THREADS: self.workers})
 
-    def trees(self) -> list[LabelTree]:
+    def label_trees(self) -> list[LabelTree]:
         """The trees that are completely trained."""
         return [
             LabelTree(levels, plan.labels)
-            for levels, plan in zip(self.trained_levels, self.plans, strict=True)
+            for levels, plan in zip(self.trained_levels, self.tree_plans, strict=True)
             if len(levels) == len(plan.levels)
         ]
 
     def arrays(self) -> dict[str, ndarray]:
-        return label_tree.arrays_of(self.trees())
+        return label_tree.arrays_of(self.label_trees())
 
     def release(self) -> None:
         """Free what only training needs, once the classifier has the arrays."""
-        self.trained_levels = [[] for _ in self.plans]
+        self.trained_levels = [[] for _ in self.tree_plans]
         self.trained_tiles = {}
         self.workers = []
         self.members = self.positives = NO_EXAMPLES
@@ -398,5 +406,5 @@ class LabelwiseTraining(Strategy):
 
     def _write_tiles(self, value: Any) -> None:
         self.trained_tiles = {n: TrainedTile(*tile) for n, *tile in value}
-        if self.level < len(self.levels):
-            self.prepare(self.level)
+        if self.level_number < len(self.level_plans):
+            self.prepare(self.level_number)

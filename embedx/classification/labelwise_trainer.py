@@ -58,7 +58,7 @@ class LabelwiseTrainer:
         training: Strategy = wrap(strategy) if wrap else strategy
         if checkpoints is not None:
             identify(checkpoints, history.classifier, strategy.examples, training)
-        n_levels = len(strategy.levels)
+        n_levels = len(strategy.level_plans)
 
         progress = history.progress
         seconds_between_levels = 0.0
@@ -74,7 +74,7 @@ class LabelwiseTrainer:
             return False
 
         unit = "labels"
-        if n_levels > len(strategy.plans):
+        if n_levels > len(strategy.tree_plans):
             unit = "nodes"
         schedule = Schedule(
             float(strategy.settings.learning_rate or 0),
@@ -101,7 +101,7 @@ class LabelwiseTrainer:
         part of the classifier to continue from is trained.
         """
         to_the_end(self.strategy.give_up)
-        if not self.strategy.trees() or self.anchor is not None:
+        if not self.strategy.label_trees() or self.anchor is not None:
             raise interrupted_by
         progress.note(
             "interrupted: the model and its loss are of the labels and trees trained so far"

@@ -208,7 +208,7 @@ def _data_schema(stored: folder.Folder, labels: list[str]) -> DataSchema:
     """The schema of data for a stored model, set by its training data."""
     reader = stored.facts["reader"]
     n_features = stored.facts["n_features"]
-    checks.require(wrong_value(READER, reader, "reader"), DESCRIPTION)
+    checks.refuse(wrong_value(READER, reader, "reader"), DESCRIPTION)
     columns = _columns(reader.get("columns"))
     text = None
     if "features" in stored.names:
@@ -223,7 +223,7 @@ def _columns(recorded: dict[str, Any] | None) -> Columns | None:
     """The columns of the training table, from model.json."""
     if not recorded:
         return None
-    checks.require(wrong_value(COLUMNS, recorded, "columns"), DESCRIPTION)
+    checks.refuse(wrong_value(COLUMNS, recorded, "columns"), DESCRIPTION)
     try:
         columns = Columns(**recorded)
         numbers = [float(number) for scale in columns.scales for number in scale]
@@ -257,9 +257,9 @@ def _objective(stored: folder.Folder, counts: ndarray) -> Objective:
         problem = "names no array `label_order`, which hierarchy=clusters needs"
         raise DataError(DESCRIPTION, None, problem)
     if order is not None:
-        checks.require(checks.wrong_order(order, len(counts)), "label_order.npy")
+        checks.refuse(checks.wrong_order(order, len(counts)), "label_order.npy")
     trained_counts = stored.arrays.get("trained_counts", counts)
-    checks.require(checks.wrong_part(trained_counts, counts), "trained_counts.npy")
+    checks.refuse(checks.wrong_part(trained_counts, counts), "trained_counts.npy")
     objective.prepare(trained_counts, order)
     return objective
 

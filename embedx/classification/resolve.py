@@ -244,8 +244,8 @@ RULES: dict[str, Rule] = {
 
 
 def default_l2(settings: ClassifySettings, inputs: Inputs, row_weights: ndarray | None) -> Choice:
-    """None; dual coordinate descent needs one, and has mean |x|² / number of examples, both by the
-    weights of the rows: C = 1 of LIBLINEAR for inputs of length 1.
+    """0, no penalty; for dual coordinate descent, which needs one, mean |x|² / number of examples,
+    both by the weights of the rows: C = 1 of LIBLINEAR for inputs of length 1.
     """
     if settings.optimizer != DualCoordinateDescent.name:
         return Choice(0.0)

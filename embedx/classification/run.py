@@ -100,7 +100,7 @@ class ClassifierRun:
 
         self.pretrained = pretrained_vectors(config.settings, self.data, progress)
         self.given = with_width_of(self.pretrained, config.settings)
-        self.split = split_data(self.data, self.given, progress, will_refit=self.allows_refit)
+        self.split = split_data(self.data, self.given, progress, allows_refit=self.allows_refit)
         problem = Problem(
             self.given,
             self.objective,
@@ -253,7 +253,11 @@ class ClassifierRun:
         }
 
     def _trained_counts(self) -> ndarray:
-        """How often each label occurs in the rows that are trained on, int64 (n_labels,)."""
+        """How often each label occurs in the rows that are trained on, int64 (n_labels,); where
+        training continues, a label of the previous classifier keeps its counts.
+
+        Raises `EmbedxError` if no row, or no validation row, has a label that is trained.
+        """
         n_labels = self.split.training.n_labels
         counts = np.bincount(self.labels.ids, minlength=n_labels).astype(np.int64)
         if self.previous is not None:

@@ -60,18 +60,18 @@ class TileServer:
         self.level_of: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 
     def is_ready(self, worker: Any) -> bool:
-        return self.level_of.get(worker) == self.strategy.level
+        return self.level_of.get(worker) == self.strategy.level_number
 
     def is_done(self, epoch: int, chunks: range) -> bool:
-        n_tiles = len(self.strategy.levels[epoch][1].tiles)
+        n_tiles = len(self.strategy.level_plans[epoch][1].tiles)
         return all(chunk >= n_tiles or chunk in self.strategy.trained_tiles for chunk in chunks)
 
     def remote_delta(self, worker: Any) -> tuple[int, list[Level]] | None:
         """The number of the level that is to be trained, and the trained levels of its tree; None
         if the worker has them.
         """
-        level = self.strategy.level
-        levels = self.strategy.levels
+        level = self.strategy.level_number
+        levels = self.strategy.level_plans
         if self.is_ready(worker) or level == len(levels):
             return None
         self.level_of[worker] = level
@@ -84,7 +84,7 @@ class TileServer:
         self._check(delta)
         level, tiles = delta
         with self.lock:
-            if level == self.strategy.level:
+            if level == self.strategy.level_number:
                 # Copied, because arrays from Ray are in its store.
                 self.strategy.trained_tiles |= copy.deepcopy(tiles)
 
@@ -92,10 +92,10 @@ class TileServer:
         is_pair = type(delta) is tuple and len(delta) == 2
         require(is_pair and type(delta[0]) is int and type(delta[1]) is dict, "tiles of no level")
         level, tiles = delta
-        is_used = level == self.strategy.level and level < len(self.strategy.levels)
+        is_used = level == self.strategy.level_number and level < len(self.strategy.level_plans)
         if not is_used:
             return
-        bounds = self.strategy.levels[level][1].tiles
+        bounds = self.strategy.level_plans[level][1].tiles
         for number, trained in tiles.items():
             is_tile = type(number) is int and 0 <= number < len(bounds)
             require(is_tile and type(trained) is TrainedTile, "a tile that is none")
@@ -134,8 +134,8 @@ class TileReplica:
             del strategy.trained_tiles[n]
         if remote is not None:
             self.level, above = remote
-            strategy.trained_levels = [[] for _ in strategy.plans]
-            strategy.trained_levels[strategy.levels[self.level][0]] = [
+            strategy.trained_levels = [[] for _ in strategy.tree_plans]
+            strategy.trained_levels[strategy.level_plans[self.level][0]] = [
                 Level(*map(np.array, trained_level)) for trained_level in above
             ]
             strategy.trained_tiles = {}

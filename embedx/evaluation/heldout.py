@@ -37,7 +37,7 @@ from embedx.engine.encoders import ENCODERS
 from embedx.errors import DataError, Setting, no_such
 from embedx.evaluation.labels import blocks_of_rows
 from embedx.evaluation.statistics import Estimate, grouped
-from embedx.evaluation.temperature import fit_temperature
+from embedx.evaluation.temperature import fit_inverse_temperature
 from embedx.labeled.data import Labels
 from embedx.runtime.progress import Progress, Silent
 from embedx.storage.folder import task_of_model
@@ -408,6 +408,6 @@ def fitted_temperature(
             progress.update(done)
 
     progress.start("fitting the temperature", None, " pairs")
-    power = fit_temperature(blocks)
+    power = fit_inverse_temperature(blocks)
     progress.finish()
     return 1 / power

@@ -21,8 +21,9 @@ MAX_PASSES = 20
 MIN_SCORE = -1e6
 
 
-def fit_temperature(blocks: Callable[[], Iterable[tuple[ndarray, Labels]]]) -> float:
-    """The T within TEMPERATURES for which log_softmax(T z) is most likely on validation data.
+def fit_inverse_temperature(blocks: Callable[[], Iterable[tuple[ndarray, Labels]]]) -> float:
+    """The inverse temperature T, within TEMPERATURES, for which log_softmax(T z) is most likely on
+    validation data.
 
     blocks  called for each pass over the data, gives the scores or log-probabilities z of some
             rows, float (B, K), and their labels. Likelihood as in `LabelMetrics`: unknown labels

@@ -120,7 +120,7 @@ class Graph:
             ("neighbours", checks.wrong_indices(self.neighbours, n_nodes)),
             ("cumulative", checks.wrong_form(self.cumulative, (n_weights,))),
         ):
-            checks.require(problem, f"Graph: {name}", remedy)
+            checks.refuse(problem, f"Graph: {name}", remedy)
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -137,7 +137,7 @@ class Graph:
         """
         if isinstance(edges, ndarray):
             problem = checks.wrong_form(edges, (None, 2), "OSUf" + checks.INTEGERS)
-            checks.require(problem, "edges", "give two nodes a row, and weights beside them")
+            checks.refuse(problem, "edges", "give two nodes a row, and weights beside them")
             if edges.dtype.kind in checks.INTEGERS:
                 nodes, ids = np.unique(edges, return_inverse=True)
                 names = [str(node) for node in nodes]
@@ -155,7 +155,7 @@ class Graph:
         directed: bool = False,
     ) -> Self:
         """The graph of an adjacency matrix, (nodes, nodes): [i, j] is the edge from i to j."""
-        checks.require(checks.wrong_sparse(matrix), "matrix", "build it anew")
+        checks.refuse(checks.wrong_sparse(matrix), "matrix", "build it anew")
         try:
             adjacency = coo_matrix(matrix)
         except (TypeError, ValueError) as error:
@@ -169,7 +169,7 @@ class Graph:
         check_declared("matrix", need, f"{n_rows:,} nodes", TOO_LARGE)
         names = [str(k) for k in range(n_rows)] if names is None else list(names)
         problem = "" if len(names) == n_rows else f"{len(names):,} for {n_rows:,} nodes"
-        checks.require(problem, "names", "give one for each node")
+        checks.refuse(problem, "names", "give one for each node")
         weights = adjacency.data if weighted else None
         return cls.of_ids(names, (adjacency.row, adjacency.col), weights, directed)
 
@@ -199,7 +199,7 @@ class Graph:
             )
         problem = checks.wrong_form(ids, (2, None), checks.INTEGERS)
         problem = problem or checks.wrong_indices(ids, len(names))
-        checks.require(problem, "edges", "give the numbers of two nodes for each")
+        checks.refuse(problem, "edges", "give the numbers of two nodes for each")
         sources, targets = np.ascontiguousarray(ids, int32)
         values = np.zeros(0, float32)
         if weights is not None:
@@ -309,7 +309,7 @@ def _checked_weights(weights: Any, n_edges: int) -> ndarray:
     """float32 (n_edges,). Raises `DataError` if weights are not one number for each edge."""
     values = np.asarray(weights)
     problem = checks.wrong_form(values, (n_edges,))
-    checks.require(problem, "weights", "give one number for each edge")
+    checks.refuse(problem, "weights", "give one number for each edge")
     with np.errstate(over="ignore"):
         return np.ascontiguousarray(values, float32)
 

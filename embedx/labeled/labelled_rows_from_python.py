@@ -75,7 +75,7 @@ def _labelled_records(rows: Any, trained: DataSchema, table: TableSettings) -> L
 
 def _with_labels(features: Any, labels: Any, trained: DataSchema) -> Labeled:
     """Rows of features with their labels. Raises `DataError` unless there are as many."""
-    checks.require(checks.wrong_sparse(labels), LABELS, "build the matrix anew")
+    checks.refuse(checks.wrong_sparse(labels), LABELS, "build the matrix anew")
     indicators = _indicators(labels, trained)
     schema = trained
     if indicators is not None:

@@ -416,16 +416,13 @@ def _note_first_feature(name: str, rows: FileRows, trained: DataSchema, progress
 
 
 def _check_no_table_settings(name: str, table: TableSettings) -> None:
-    """Raise `SettingError` if a setting of tables is given."""
+    """Raise `SettingError` if a setting of tables is given, for files that are none."""
     settings = [*table.columns_by_setting]
     if table.header:
         settings.append("header")
-    for setting in settings:
+    if settings:
         raise SettingError(
-            setting,
-            None,
-            f"{name} is no table",
-            f"use it with {names_of_tables()}",
+            settings[0], None, f"{name} is no table", f"use it with {names_of_tables()}"
         )
 
 

@@ -17,7 +17,7 @@ from embedx.labeled.cells import MAX_NUMBER
 from embedx.labeled.data import Columns, DataSchema, FileRows, TextSchema, with_unknown_last
 from embedx.labeled.files import LabelledFiles, MemoryBudget
 from embedx.labeled.options import ReadOptions
-from embedx.labeled.tables.names import listed
+from embedx.labeled.tables.names import missing_column
 from embedx.labeled.tables.numbers import standardised
 from embedx.labeled.tables.rows import OpenTable, read_table
 from embedx.labeled.tables.settings import TableSettings
@@ -40,7 +40,7 @@ def features_of(rows: Any, schema: DataSchema) -> Any:
 
     Raises `EmbedxError` for rows of another kind than those of the training data.
     """
-    checks.require(checks.wrong_sparse(rows), NAME, "build the matrix anew")
+    checks.refuse(checks.wrong_sparse(rows), NAME, "build the matrix anew")
     if isinstance(rows, str):
         raise DataError(NAME, None, f"one text, {rows[:40]!r}", "give a list of texts")
     if isinstance(rows, Iterator):
@@ -157,9 +157,7 @@ def _with_columns_in_order(rows: Any, schema: DataSchema) -> Any:
     available = dict.fromkeys(str(name) for name in rows.columns)
     for name in names:
         if name not in available:
-            present = listed(available) or "none"
-            problem = f'no column "{name}", as the training data have, among its columns: {present}'
-            raise DataError(NAME, None, problem, "add or rename it")
+            raise missing_column(NAME, name, available)
     return rows[names]
 
 

@@ -118,7 +118,7 @@ class Start:
         for name, shape in shapes.items():
             array = self.model.arrays.get(name)
             if array is not None:
-                checks.require(checks.wrong_form(array, shape), f"{self.path}: {name}", REMEDY)
+                checks.refuse(checks.wrong_form(array, shape), f"{self.path}: {name}", REMEDY)
             elif name != "bias":
                 raise DataError(f"{self.path}: {name}", None, "missing", REMEDY)
 

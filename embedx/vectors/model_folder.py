@@ -114,7 +114,7 @@ def load(path: Path, model_class: type[Model]) -> Model:
         if counts is None:
             raise damaged(path / "vocabulary.tsv", "no counts, which held-out words are part of")
         problem = checks.wrong_part(held_out, counts)
-        checks.require(problem, path / "heldout_counts.npy", REMEDY)
+        checks.refuse(problem, path / "heldout_counts.npy", REMEDY)
     return model_class(
         words,
         stored.arrays,
@@ -142,7 +142,7 @@ def _subwords_in(path: Path, stored: Folder) -> Subwords | None:
         problem = checks.wrong_indices(buckets, n_buckets)
         if not problem and np.any(buckets[1:] <= buckets[:-1]):
             problem = "buckets that do not ascend"
-        checks.require(problem, "ngram_bucket.npy")
+        checks.refuse(problem, "ngram_bucket.npy")
     return Subwords(spec, rows, buckets)
 
 

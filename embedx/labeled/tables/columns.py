@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from embedx.errors import DataError, Setting, Text, joined
 from embedx.labeled.data import Columns
 from embedx.labeled.options import ReadOptions
-from embedx.labeled.tables.names import MAX_COLUMNS_IN_MESSAGE, is_position, listed
+from embedx.labeled.tables.names import MAX_COLUMNS_IN_MESSAGE, is_position, listed, missing_column
 from embedx.labeled.tables.roles import Record, Roles, guess_roles, numeric_columns
 from embedx.labeled.tables.settings import TableSettings
 from embedx.runtime.progress import Progress
@@ -68,11 +68,7 @@ def _columns_as_trained(
         required += label
     for column in required:
         if column not in available:
-            present = listed(available) or "none"
-            problem = (
-                f'no column "{column}", as the training data have, among its columns: {present}'
-            )
-            raise DataError(file, None, problem, "add or rename it")
+            raise missing_column(file, column, available)
 
     if not all(column in available for column in label):
         label = []

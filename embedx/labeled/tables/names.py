@@ -3,6 +3,8 @@
 import itertools
 from collections.abc import Iterable
 
+from embedx.errors import DataError
+
 # In lower case.
 LABEL_NAMES = {
     "label",
@@ -49,3 +51,10 @@ def listed(names: Iterable[str]) -> str:
     if len(first) > MAX_COLUMNS_IN_MESSAGE:
         first[MAX_COLUMNS_IN_MESSAGE:] = ["..."]
     return ", ".join(first)
+
+
+def missing_column(name: str, column: str, available: Iterable[str]) -> DataError:
+    """The error of a column that the training data have, but this file or data frame has not."""
+    present = listed(available) or "none"
+    problem = f'no column "{column}", as the training data have, among its columns: {present}'
+    return DataError(name, None, problem, "add or rename it")
