@@ -84,9 +84,9 @@ def data_of(
     if files.get("test_labels") is not None:
         raise InapplicableError("test_labels", None, ("needs ", Setting("test")))
     is_of_sessions = files.get("next_item") is not None
-    may_look_labelled = is_of_sessions or options.get("format") in ("text", SESSIONS)
+    is_declared_text = is_of_sessions or options.get("format") in ("text", SESSIONS)
     for name in data_names:
-        if not may_look_labelled and looks_labelled(name):
+        if not is_declared_text and looks_labelled(name):
             remedy = (
                 "name the labelled data to score on with ",
                 Setting("test"),
@@ -323,6 +323,8 @@ def compare(
         "embedx": installed_version(),
     }
     with opened(folder):
+        # `check_folder` refuses a comparison that is there, unless it is to be resumed or
+        # overwritten; of both, resume has priority.
         records = Records(folder, identity, overwrite=not resume)
         comparison = Comparison(data, variants, settings, folder, records, progress)
         progress.note(settings.plan(len(variants)))

@@ -8,6 +8,7 @@ run.
     {"objective": ..., "seed": ..., "ended": when, "diverged": why}         one that diverged
     {"objective": ..., "seed": ..., "ended": when, "failed": why}           one that ended
         otherwise; it is run again
+    {..., "refused": true}  besides, where it would fail with any seed
 
 A result has scores by parts (`embedx.evaluation.statistics`). The file is replaced atomically.
 """

@@ -318,7 +318,7 @@ def _add_pairs(shared, workspace, block, first, n_centres, begin, end):
         n_pairs += n_examples
     block.sizes[PAIRS] = n_pairs
     block.spans[:, REST] = n_certain
-    # The noise, from column n_certain on, is a candidate of every example.
+    # The noise, from column n_certain on, is a candidate of every example: REST is 0.
     block.candidate_spans[n_certain // TILE :] = 0
     return n_certain
 
@@ -367,7 +367,7 @@ def _add_path(paths, workspace, block, word, n_centre_examples, n):
     """Add the pairs of a centre and its examples to each node on the path to the centre; return the
     number of nodes so far.
 
-    Nodes are searched for a node only if its entry of the filter was used in this block.
+    A node whose entry of the filter is unused in this block is new, and added without a search.
     """
     seen = workspace.seen
     this_block = workspace.cursor[BLOCKS_SO_FAR]
@@ -397,7 +397,8 @@ def _add_noise(sample, shared, workspace, block, n_certain, noise_key):
     seen = workspace.seen
     this_block = cursor[BLOCKS_SO_FAR]
     clear(block.drawn, 0, block.drawn.shape[1])
-    # Draws are searched among the candidates from here on; with FORM_MERGED a drawn centre is none.
+    # Draws are searched among the candidates from here on. With FORM_MERGED that includes centres,
+    # and a draw of a centre does not count.
     search_from = n_certain
     if plan.form == FORM_MERGED:
         search_from = 0

@@ -17,9 +17,10 @@ WALKS = "walks"
 DEFAULT_OBJECTIVE = "ns"
 
 # A new default for a kind of data is one line here: `"window": 3`. It has priority over the
-# default of an objective itself: `"negatives": 10` is for all objectives that have this setting,
-# also for mips, which declares 100, but draws as many for a block as its `draws` say. An objective
-# without the setting ignores the line, such as hs, the default for sessions, which draws nothing.
+# default of an objective itself: `"negatives": 10` is for all objectives that have this setting.
+# For mips, which declares 100, it changes the setting but not the draws of a block, which its
+# default of `draws` decides. An objective without the setting ignores the line, such as hs, the
+# default for sessions, which draws nothing.
 DEFAULTS_BY_KIND: dict[str, Record] = {
     TEXT: {},
     SESSIONS: {

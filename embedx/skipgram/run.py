@@ -387,7 +387,9 @@ class WordVectorsRun:
         )
 
     def _after_epoch(self, epoch: int, tally: Tally, seconds: float) -> bool:
-        """Score the held-out text and call the callbacks; whether one of them ends the training."""
+        """Score the held-out text and call the callbacks. Returns whether one returned True, which
+        ends the training; an answer that is no bool does not.
+        """
         points = self.config.settings.heldout_points
         if points:
             self._score_heldout(epoch + 1, seconds, points)

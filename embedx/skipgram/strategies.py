@@ -105,7 +105,7 @@ def block_plan(
     if is_proximal:
         max_gradient = math.inf
     elif n_draws > 0:
-        max_gradient *= _pairs_of_draw(objective, settings, n_draws, n_context)
+        max_gradient *= _gradient_factor(objective, settings, n_draws, n_context)
     return blocks.BlockPlan(
         encoder=list(ENCODERS).index(settings.architecture),
         window=settings.window,
@@ -125,11 +125,11 @@ def block_plan(
     )
 
 
-def _pairs_of_draw(
+def _gradient_factor(
     objective: Objective, settings: SkipGramSettings, n_draws: int, n_context: float
 ) -> float:
-    """How many times as many pairs as by default a draw is for, at least 1: the gradient of a drawn
-    row is longer by this factor.
+    """Default draws over draws, at least 1: with fewer draws each is for more pairs, and the
+    gradient of a drawn row is longer by this factor.
     """
     n_pairs = max(settings.block_size, 1) * pairs_of_centre(settings.architecture, n_context)
     default_draws = objective.negatives * n_pairs / objective.pairs_per_draw
@@ -154,7 +154,7 @@ class BlockTraining(Strategy):
 
     settings     resolved `SkipGramSettings`
     generated    walks in place of the tokens of the stream, see `EncodedCorpus`
-    frequencies  None if `baseline_loss` is not needed
+    frequencies  None if neither `baseline_loss` nor a cluster needs them
     """
 
     def __init__(
@@ -269,9 +269,10 @@ class BlockTraining(Strategy):
         number: int,
         lr: float,
     ) -> tuple[engine.SkipGramShared, engine.Chunk]:
-        """The chunk of this number in an epoch, and what threads share with the text that it is
-        of. Writes to the workspace the longest step at this learning rate and, if tokens are
-        generated, those of the chunk, which replace the text.
+        """(shared, chunk) of this number in an epoch. Sets the workspace's longest step.
+
+        Where tokens are generated, those of the chunk are written to the workspace, and are the
+        text of what is returned.
         """
         assert self.settings.learning_rate is not None
         workspace.longest_step[0] = engine.LONGEST_STEP * lr / self.settings.learning_rate
@@ -338,6 +339,7 @@ class RetrievedBlockTraining(BlockTraining):
         """A thread's workspaces, for blocks and for searching."""
         max_found_in_block = min(n_found * blocks.max_inputs(self.plan), self.n_rows)
         n_certain = self.plan.block_size + max_found_in_block
+        # For the sizes of buffers alone: certain rows are counted as draws.
         widest = self.plan._replace(
             candidates=blocks.RETRIEVED, n_draws=self.plan.n_draws + n_certain
         )
@@ -350,6 +352,7 @@ class RetrievedBlockTraining(BlockTraining):
     def memory(self) -> dict[str, Any]:
         return super().memory() | {
             "rows found": self.found,
+            # The index copies all rows; while it is rebuilt, the old one stays.
             "search": [self.tables.outputs.rows] * 2,
         }
 

@@ -6,10 +6,10 @@
                refused
     allocate   parameters and the memory plan; a dry run ends here
     train      the parameters; a cluster wraps this stage and no other
-    held out   what held-out data teach; the model
+    held out   the model is made, and scored or calibrated on held-out data
     save       the model folder
-    test       the saved model: a classifier on its test data; word vectors that continue others on
-               similarity and analogies, beside those
+    test       the saved model is scored: a classifier on its test data; word vectors trained with
+               --start on similarity and analogies, beside those that they continue
 
 Those from allocate to held out are in `embedx.training.life`. The Python classes, whose data are in
 memory, read and resolve by themselves, then run the others.
@@ -141,7 +141,8 @@ def run_request(request: RunRequest, progress: Progress) -> Finished:
     with contextlib.ExitStack() as stack:
         # A missing cluster is reported before data are read.
         wrap = stack.enter_context(_connected(task, progress))
-        # A folder that is named after the objective is known once the data have chosen one.
+        # From here on data may be read: a folder that is named after the objective is known once
+        # they have chosen one.
         checkpoints = checkpoints_of(request, task.output, progress)
         # A run that resumes overwrites the model that the interrupted run left.
         overwrite = request.overwrite or checkpoints.is_resuming

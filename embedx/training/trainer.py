@@ -43,13 +43,13 @@ def train(
 ) -> Outcome:
     """Train to the end of the schedule with one thread for each of the strategy's workers.
 
-    after_epoch  called after each epoch, complete or not, while no thread trains; its time does not
-                 count
+    after_epoch  called after each epoch, also the last, incomplete one, while no thread trains; its
+                 time does not count
     snapshot     state of an earlier run with the same setup (`Outcome.state`), to resume it
     extra_state  state of `after_epoch`, which is saved with the run's
+    checkpoints  have the state to resume, if any and without a snapshot; the state is written there
+                 from time to time, and when Ctrl-C ends the run
     plan         memory that the run needs, which is logged
-    checkpoints  have the state to resume, if any; the state is written there from time to time, and
-                 when Ctrl-C ends the run
 
     Ctrl-C (any KeyboardInterrupt) ends the run after the current chunks, and is in the outcome. A
     run that diverges is rolled back to its last good state, and continues at a lower learning rate
@@ -83,9 +83,10 @@ def _resumable(error: LostClusterError, checkpoints: Checkpoints | None) -> Lost
 
 
 class _Step(NamedTuple):
-    """A chunk, counted over all epochs, as a thread takes it.
+    """The training of one chunk.
 
-    share_done  share of the run that was done before
+    number      counted over all epochs
+    share_done  share of the run that was done when it began
     lr          learning rate
     """
 
@@ -124,7 +125,7 @@ class _Training:
         # The position: what `_position` saves.
         self.next_step = 0
         # Steps that were started and are not finished.
-        self.current_steps: set[int] = set()
+        self.running_steps: set[int] = set()
         # Until the last pause.
         self.seconds_before = 0.0
         # Epochs that `after_epoch` was called for, and the tally after them.
@@ -145,17 +146,19 @@ class _Training:
         self.is_stopped = False
         self.learning_rate = 0.0
 
-        # Why the run diverges, and after how many words or examples, until it is rolled back.
-        self.divergence: Reason | None = None
+        # Why the run is to be rolled back, and after how many words or examples; None once it is.
+        self.rollback_reason: Reason | None = None
         self.words_at_check = 0
-        # The error that ends the run, and whether the parameters are good all the same.
+        # The error that ends the run, and whether the parameters are good all the same: without the
+        # error they are.
         self.diverged: DivergedError | None = None
         self.has_good_state = True
 
     # ---- the main thread
 
     def begin(self, snapshot: Options | None, extra_state: TrainState) -> None:
-        """Restore the state to resume, if there is one, and start the progress bar.
+        """Restore the state to resume, if there is one; have the guard copy it, and measure the
+        loss before training; start the progress bar.
 
         snapshot  state of an earlier run with the same setup
         extra_state  state of `after_epoch`
@@ -178,6 +181,7 @@ class _Training:
         """
         ended_by: KeyboardInterrupt | LostClusterError | None = None
         try:
+            # The last turn may train nothing, and only report an epoch.
             while self.diverged is None and (not self._is_over or self._has_unreported_epoch):
                 self._train_until_pause()
                 self._use_pause()
@@ -291,7 +295,7 @@ class _Training:
             place = f"{self.tally.words:,} {self.schedule.unit}"
         lr = self._lr_at(self.next_step)
         self.progress.warn(f"{problem}: rolled back to {place}, learning rate {lr:.4g}")
-        self.divergence = None
+        self.rollback_reason = None
         self.words_at_check = 0
         if self.checkpoints is not None and self.checkpoints.states():
             self.checkpoints.take(self.state)
@@ -360,7 +364,7 @@ class _Training:
         state = TrainState()
         state.add(
             "trainer.next_step",
-            lambda: min(self.current_steps, default=self.next_step),
+            lambda: min(self.running_steps, default=self.next_step),
             partial(setattr, self, "next_step"),
         )
         state.add_attribute("trainer.seconds", self, "seconds_before")
@@ -387,11 +391,11 @@ class _Training:
     @property
     def _n_finished(self) -> int:
         """The number of finished steps, about: later ones may be finished before earlier ones."""
-        return self.next_step - len(self.current_steps)
+        return self.next_step - len(self.running_steps)
 
     @property
     def _share_done(self) -> float:
-        """The share of the run that is done, without the current chunks."""
+        """The share of the run that is done, without the steps that are running."""
         return self.schedule.share_done(self._n_finished, self.seconds)
 
     @property
@@ -437,10 +441,14 @@ class _Training:
         """
         self.words_at_check = max(self.words_at_check, self.tally.words)
         is_over = self._is_over
-        if self.divergence is None and (is_over or self._is_at_pause_step or self._is_check_due):
+        if self.rollback_reason is None and (
+            is_over or self._is_at_pause_step or self._is_check_due
+        ):
             phase = self.strategy.phase(self.next_step)
-            self.divergence = self.guard.check(self._share_done, self.next_step, phase, is_over)
-        return self.divergence
+            self.rollback_reason = self.guard.check(
+                self._share_done, self.next_step, phase, is_over
+            )
+        return self.rollback_reason
 
     def _check_without_pause(self) -> None:
         """Check the run while other threads train, if its state can be read then: it has a lock for
@@ -461,7 +469,7 @@ class _Training:
                 epoch, number = divmod(step.number, self.schedule.n_chunks)
                 tally = self.strategy.train_chunk(worker, epoch, number, step.lr)
                 with self.lock:
-                    self.current_steps.discard(step.number)
+                    self.running_steps.discard(step.number)
                     if not self._add(step, tally):
                         return
         except BaseException:
@@ -473,15 +481,15 @@ class _Training:
         with self.lock:
             if self._is_over or self._is_at_pause_step or self.is_checkpoint_wanted:
                 return None
-            if self.divergence is None and self._is_check_due:
+            if self.rollback_reason is None and self._is_check_due:
                 self._check_without_pause()
-            if self.divergence is not None or self._is_check_due:
+            if self.rollback_reason is not None or self._is_check_due:
                 return None
             number = self.next_step
             share_done = self.schedule.share_done(number, self.seconds)
             self.learning_rate = self._lr_at(number)
             self.next_step += 1
-            self.current_steps.add(number)
+            self.running_steps.add(number)
             return _Step(number, share_done, self.learning_rate)
 
     def _add(self, step: _Step, tally: Tally | None) -> bool:
@@ -492,7 +500,7 @@ class _Training:
             self.next_step = min(self.next_step, step.number)
             return False
         if not math.isfinite(tally.loss):
-            self.divergence = Reason("the loss is not finite")
+            self.rollback_reason = Reason("the loss is not finite")
             self.words_at_check = self.tally.words + tally.words
             return False
         self.tally += tally
