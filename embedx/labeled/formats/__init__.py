@@ -1,5 +1,5 @@
 """The registry of formats of labelled data, one line each, and how the format of a file is
-recognised; see `contract`.
+recognised. `contract` says what a format is; docs/extending.md has an example of a new one.
 """
 
 from collections.abc import Sequence
