@@ -90,7 +90,7 @@ STATED = {
     "search-proposal": "",
     "step-sizes": "0.8",
     "implicit-minibatches": "0.9",
-    "scale": "1.1",
+    "scale": "1.1 25.0 14.2 7.3",  # of PECOS, and in proportion to it
     "subwords": "",
     "cluster": "0.8 1.05 1.15 0.026",  # what was aimed at, and a second seed
     "papers-ldgs": "0.1.0 3.11.7 0.771",
