@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from embedx.classification.classifier import Classifier
-from embedx.evaluation.temperature import fit_temperature
+from embedx.evaluation.temperature import fit_inverse_temperature
 from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.label_rules import known_labels
 from embedx.labeled.scaling import input_length
@@ -225,7 +225,7 @@ def measures_of_all_labels(classifier: Classifier, test: Labeled) -> dict[str, A
 def fitted_factor(log_p: np.ndarray, label: np.ndarray) -> float:
     """The factor of log-probabilities by which these labels are likeliest."""
     labels = Labels.single(label)
-    return fit_temperature(lambda: [(log_p, labels)])
+    return fit_inverse_temperature(lambda: [(log_p, labels)])
 
 
 def predicted(classifier: Classifier, rows: Labeled) -> tuple[np.ndarray, np.ndarray]:
