@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 from scipy.sparse import issparse
+from threadpoolctl import threadpool_limits
 
 from embedx.kernels.batch import new_batch
 from embedx.objectives import OBJECTIVES
@@ -70,7 +71,8 @@ def measure(run: Run, job: Job) -> Result:
     """Log-losses and errors on training and on test rows."""
     training, test = data_of(run, job["data"])
     decay = DECAY ** (run.settings.epochs / job["epochs"])
-    weights = trained(training, job, decay)
+    with threadpool_limits(1):  # products are small
+        weights = trained(training, job, decay)
     if not np.isfinite(weights).all():
         return {"diverged": True}
 
