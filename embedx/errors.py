@@ -10,7 +10,7 @@ import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import PurePath
-from typing import NewType
+from typing import Any, NewType
 
 MAX_CHARACTERS = 1000
 # of the value of a setting
@@ -91,6 +91,20 @@ def parts_of(text: Text) -> tuple[Part, ...]:
     if not isinstance(text, tuple):
         return (text,)
     return tuple(part for inner in text for part in parts_of(inner))
+
+
+def text_to_json(text: Text) -> list[Any]:
+    """The text as JSON types: strings, and a list of the name and the value of each setting."""
+    return [
+        [part.name, part.value] if isinstance(part, Setting) else part for part in parts_of(text)
+    ]
+
+
+def text_from_json(parts: str | list[Any]) -> Text:
+    """The text of `text_to_json`, or a plain string."""
+    if isinstance(parts, str):
+        return parts
+    return tuple(Setting(*part) if isinstance(part, list) else part for part in parts)
 
 
 def joined(texts: Iterable[Text], separator: str) -> Text:

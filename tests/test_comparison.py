@@ -1,6 +1,7 @@
 """`embedx compare`: runs that finish, diverge, crash, are interrupted or resume, and refusals."""
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -13,14 +14,17 @@ from embedx.comparison.labels import LabelledData, looks_labelled
 from embedx.comparison.records import FILE, Records
 from embedx.comparison.runs import Runner
 from embedx.comparison.settings import CompareSettings
+from embedx.comparison.tables import sentences
 from embedx.comparison.text import TextData
-from embedx.errors import DataError, DivergedError, InapplicableError, Setting
+from embedx.errors import DataError, DivergedError, InapplicableError, Setting, in_python
 from embedx.runtime.progress import Silent
 from embedx.tasks.__main__ import main as run_of_request
 from embedx.tasks.requests import request_of_json
+from embedx.text.heldout import spans_of, usual_share
 from tests.support import forked
 from tests.support.commands import invoke, words_of
 from tests.support.comparison_records import assert_page_has_numbers, run, small_text
+from tests.support.notes import Notes, lines_with
 from tests.support.refusals import refused, refused_data
 
 
@@ -31,7 +35,7 @@ def test_finished_diverged_and_crashed_runs_are_reported_and_not_repeated(
     watched = runs.watched
     started = []
     scripts = {
-        "hs": "import sys; print('embedx: not finite', file=sys.stderr); sys.exit(3)",
+        "hs": "import sys; print('[\"not finite\"]', file=sys.stderr); sys.exit(3)",
         "ar": "raise MemoryError('no room')",
         "implicit": "import os; os.kill(os.getpid(), 9)",
     }
@@ -51,8 +55,9 @@ def test_finished_diverged_and_crashed_runs_are_reported_and_not_repeated(
     assert started == [(seed, name) for seed in (1, 2) for name in names]  # in turn
     assert {line.objective for line in outcome.ranking.lines} == {"ns", "ove"}
     assert all(line.seeds == [1, 2] and line.epochs == 3 for line in outcome.ranking.lines)
-    assert "hs, seed 2: diverged: not finite" in outcome.ranking.troubles
-    assert "ar, seed 1: failed: MemoryError: no room" in outcome.ranking.troubles
+    troubles = sentences(outcome.ranking.troubles, in_python)
+    assert "hs, seed 2: diverged: not finite" in troubles
+    assert "ar, seed 1: failed: MemoryError: no room" in troubles
     first, second = (line.standings["log_likelihood"] for line in outcome.ranking.lines)
     assert second.behind.value == pytest.approx(second.score.value - first.score.value)
     assert outcome.ranking.unigram < first.score.value
@@ -72,10 +77,8 @@ def test_finished_diverged_and_crashed_runs_are_reported_and_not_repeated(
         (2, "ar"),
         (2, "implicit"),
     ]  # failed before, or new
-    assert (
-        "implicit, seed 2: failed: killed by signal 9, as by the system when memory is short"
-        in again.ranking.troubles
-    )
+    killed = "implicit, seed 2: failed: killed by signal 9, as by the system when memory is short"
+    assert killed in sentences(again.ranking.troubles, in_python)
     assert (folder / "compare.csv").read_text("utf-8") == numbers
     assert len((folder / FILE).read_text("utf-8").splitlines()) == 1 + 2 * 5
     other, _ = small_text(two_topics, tmp_path, epochs=2)
@@ -102,6 +105,62 @@ def test_objectives_are_named_in_one_string_and_the_outcome_prints_as_a_table(
     heading, first, second, *_ = repr(outcome).splitlines()
     assert heading.split()[:2] == ["objective", "rank"]
     assert [first.split()[0], second.split()[0]] == ["ns", "hs"]
+    assert repr(outcome).endswith("add 3 by seeds=5 and resume=True.")
+    page = (tmp_path / "out" / "compare.html").read_text("utf-8")
+    for text in (repr(outcome), page):
+        assert re.search(r"(?<![\w-])--[a-z]", re.sub("(?s)<style>.*?</style>", "", text)) is None
+
+
+def test_a_failed_run_names_settings_as_python_or_the_command_line_does(
+    two_topics, tmp_path, monkeypatch, capsys
+):
+    why = [["learning_rate", None], ": try another"]
+    failed = {"diverged": why}
+    finished = run("ns", 1, -2.0)["result"]
+    monkeypatch.setattr(
+        runs.Runner,
+        "run",
+        lambda runner, name, seed, options: failed if name == "hs" else {"result": finished},
+    )
+    settings = {"epochs": 1, "seeds": 1, "threads": 1}
+    outcome = embedx.compare(str(two_topics), "ns,hs", tmp_path / "out", **settings)
+    assert "hs, seed 1: diverged: learning_rate: try another" in repr(outcome).splitlines()
+    typed = words_of("--objectives ns,hs --epochs 1 --seeds 1 --threads 1 --output")
+    invoke("compare", str(two_topics), *typed, str(tmp_path / "typed"))
+    printed = capsys.readouterr().out.splitlines()
+    assert "hs, seed 1: diverged: --learning-rate: try another" in printed
+
+
+def test_the_share_that_is_held_out_and_the_epochs_suit_a_short_text(tmp_path, monkeypatch):
+    """Sixty seconds of training are hundreds of epochs of ten thousand words."""
+    finished = run("ns", 1, -2.0)["result"]
+    monkeypatch.setattr(runs.Runner, "run", lambda *arguments: {"result": finished})
+    file = tmp_path / "text.txt"
+    file.write_text("one two three four five\n" * 2000, "utf-8")
+    notes = Notes()
+    settings = CompareSettings(seeds=1)
+    data = TextData([str(file)], {}, settings)
+    outcome = comparison.compare(data, ["ns", "hs"], settings, tmp_path / "out", progress=notes)
+    assert data.run_options["heldout"] == usual_share(12)
+    assert outcome.settings.limit == {"epochs": 5}
+    assert lines_with(notes.notes, "--heldout 0.17", "10,000 words")
+    assert lines_with(notes.notes, "--epochs 5", "overfit")
+
+    file.write_text("one two three four five\n" * 400, "utf-8")
+    data = TextData([str(file)], {}, settings)
+    with refused_data("text.txt", quoting=["2,000 words", "3,001"]):
+        comparison.compare(data, ["ns", "hs"], settings, tmp_path / "short")
+
+
+@pytest.mark.parametrize(
+    ("n", "share"),
+    [(3, None), (4, 0.5), (11, 0.19), (20, 0.1), (100, 0.08), (800, 0.01), (100_000, 0.01)],
+)
+def test_as_many_pieces_are_held_out_as_intervals_need(n, share):
+    assert usual_share(n) == share
+    if share is not None:
+        spans, _ = spans_of(n, share)
+        assert len(spans) >= min(2 if n < 80 else 8, n)
 
 
 def test_ctrl_c_ends_a_comparison_with_the_finished_runs(two_topics, tmp_path, monkeypatch):
@@ -161,7 +220,8 @@ File "f.py", line 4:
     ("complaints", "expected"),
     [
         (NUMBA_MESSAGE, "numba.core.errors.TypingError: Failed in nopython mode pipeline"),
-        ("reading\nembedx: \x1b[31mnot finite\x1b[0m\n", "not finite"),
+        ("reading\n\x1b[31mnot finite\x1b[0m\n", "not finite"),
+        ('reading\n[["dim", 0], ": too few"]\n', [["dim", 0], ": too few"]),
         ("Traceback (most recent call last):\n", ""),
         ("", ""),
     ],
@@ -347,7 +407,8 @@ def test_the_reason_of_a_diverged_run_names_no_model_that_is_deleted(
     monkeypatch.setattr(sys, "argv", ["embedx.tasks", str(file)])
     with pytest.raises(SystemExit, match="3"):
         run_of_request()
-    assert capsys.readouterr().err.splitlines()[-1] == "the loss rose; lower the rate"
+    last_line = capsys.readouterr().err.splitlines()[-1]
+    assert json.loads(last_line) == ["the loss rose", "; ", "lower the rate"]
 
 
 @pytest.mark.parametrize(("seconds", "planned"), [(1, "0:04"), (90, "6:00"), (1800, "2:00:00")])

@@ -5,9 +5,11 @@ import math
 import pytest
 
 from embedx.comparison import ranking as ranking_of, tables
+from embedx.errors import spelled
 from embedx.evaluation.statistics import Score
 from embedx.pages import charts
 from embedx.pages.axis import Axis, log_ticks, ticks
+from embedx.settings import on_command_line
 from tests.support.comparison_records import assert_page_has_numbers, ranked, run
 from tests.support.notes import lines_with
 
@@ -62,7 +64,7 @@ def test_objectives_tied_for_the_first_rank_are_reported_with_the_fastest():
 def test_a_model_that_learned_nothing_and_a_single_seed_are_reported():
     ranking = ranked(run("ns", 1, -8.5), run("ove", 1, -9.5))
     assert lines_with(ranking.advice, "ove ", "unigram baseline (-9.000)")
-    assert "--seeds 5 --resume" in ranking.advice[-1]
+    assert "--seeds 5 and --resume" in spelled(ranking.advice[-1], on_command_line)
     assert ranking.advice[0].startswith("ns has the highest log-likelihood, -8.500")
     assert ranking.best("log_likelihood") is None
 
@@ -84,13 +86,14 @@ def test_no_objective_is_best_if_scores_differ_less_than_between_seeds():
 
 def test_two_seeds_come_with_what_they_cannot_show():
     """Student's t for 2 and 8 degrees of freedom: 4.303 and 2.306."""
-    (sentence,) = ranking_of.about_few_seeds(n_objectives=2, n_seeds=2)
+    (advice,) = ranking_of.about_few_seeds(n_objectives=2, n_seeds=2)
+    sentence = spelled(advice, on_command_line)
     assert f"{4.303 * math.sqrt(2 / 2):.1f} standard deviations" in sentence
     assert f"would show {2.306 * math.sqrt(2 / 5):.1f}" in sentence
-    assert sentence.endswith("add 3 by --seeds 5 --resume.")
+    assert sentence.endswith("add 3 by --seeds 5 and --resume.")
     assert ranking_of.about_few_seeds(n_objectives=2, n_seeds=3) == []
     two, three = ([run("ns", s, -8.5), run("ar", s, -8.2)] for s in (1, 2))
-    assert ranked(*two, *three).advice[-1] == sentence
+    assert ranked(*two, *three).advice[-1] == advice
 
 
 def test_likelihoods_of_other_heldout_pairs_are_not_ranked_by():

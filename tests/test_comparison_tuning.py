@@ -12,6 +12,7 @@ from embedx.comparison.settings import MAX_TRIALS, CompareSettings
 from embedx.comparison.text import TextData
 from embedx.errors import InapplicableError
 from embedx.runtime.progress import Silent
+from embedx.settings import on_command_line
 from tests.support import forked
 from tests.support.comparison_records import ranked, run, small_text
 from tests.support.notes import Notes, lines_with
@@ -158,9 +159,9 @@ def test_what_was_tuned_is_in_the_table_and_the_numbers():
         {"objective": "ns", "options": "--learning-rate 0.75 --negatives 15"},
         {"objective": "hs", "options": "the defaults"},
     ]
-    assert tables.tuned_options(ranking) == options
-    page = tables.page("data", ranking, "log-likelihood", {})
-    for place in (page, tables.text(ranking)):
+    assert tables.tuned_options(ranking, on_command_line) == options
+    page = tables.page("data", ranking, "log-likelihood", {}, on_command_line)
+    for place in (page, tables.text(ranking, on_command_line)):
         assert all(row["options"] in place for row in options)
     numbers = tables.as_dict(ranking)["objectives"]
     assert [(row["learning_rate"], row["negatives"]) for row in numbers] == [

@@ -14,6 +14,7 @@ from embedx.text import counting, inspection
 from embedx.text.inspection import Inspector
 from embedx.text.settings import VocabularySettings
 from tests.support import word_training
+from tests.support.commands import run_command
 from tests.support.notes import Notes
 from tests.support.refusals import refused_data
 
@@ -178,7 +179,7 @@ def checked(corpus, tmp_path, name="ns", **options):
 
 
 def test_a_check_reports_what_training_needs_and_keeps_the_encoded_text(two_topics, tmp_path):
-    report = checked(two_topics, tmp_path, epochs=3)
+    report, _ = checked(two_topics, tmp_path, epochs=3)
     training = report["training"]
     assert training["words"] == 16
     assert training["tokens"] == training["kept"] == report["tokens"]
@@ -206,7 +207,7 @@ def test_a_run_that_does_not_fit_into_memory_is_reported_and_not_started(
     two_topics, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(memory, "available_memory", lambda: 1000)
-    report = checked(two_topics, tmp_path)
+    report, _ = checked(two_topics, tmp_path)
     rows = dict(line.split("\t") for line in table(report).splitlines())
     assert "TOO LITTLE" in rows["memory"]
 
@@ -215,3 +216,25 @@ def test_an_empty_text_is_the_error_that_training_makes_of_it(tmp_path):
     (tmp_path / "empty.txt").write_text("\n")
     with refused_data("empty.txt"):
         checked(tmp_path / "empty.txt", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("just a line of text\n", "the highest count is 1"),
+        ("... !!! ,,, ???\n", "the highest count is 1"),
+        ("word\n" * 100, "no sentence has two words"),
+    ],
+)
+def test_a_text_too_small_to_train_on_is_described_before_the_error_of_training(
+    text, problem, write, tmp_path
+):
+    file = write(text)
+    report, error = checked(file, tmp_path)
+    assert problem in str(error)
+    assert report["training"] is None
+    assert report["tokens"] == len(text.split())
+    ended = run_command(tmp_path, "corpus", "check", file, check=False)
+    assert ended.returncode == 2
+    assert "--min-count 1\t" in ended.stdout
+    assert problem in ended.stderr

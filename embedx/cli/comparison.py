@@ -29,9 +29,10 @@ def compare(request: CompareRequest) -> None:
             command=["embedx", *sys.argv[1:]],
         )
     if request.as_json:
-        print(json.dumps({"folder": str(ranked.folder), **tables.as_dict(ranked.ranking)}))
+        record = tables.as_dict(ranked.ranking, progress.spelling)
+        print(json.dumps({"folder": str(ranked.folder), **record}))
     else:
-        print(tables.text(ranked.ranking))
+        print(ranked)
         print(as_cell(str(ranked.folder / comparison.PAGE)))
     if ranked.interrupted:
         raise KeyboardInterrupt

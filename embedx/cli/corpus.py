@@ -43,11 +43,13 @@ def phrases(
 
 
 def check_corpus(request: TrainRequest) -> None:
-    """Print what a corpus is like, and what `train` with the same arguments would take here."""
+    """Print what a corpus is like, and what `train` with the same arguments would take here; raise
+    its error where it would not train.
+    """
     progress = request_progress(request)
     task = WordTask(request, progress)
     task.check_place()
-    findings = check(
+    findings, error = check(
         request.corpora,
         task.config,
         output=task.output,
@@ -55,3 +57,5 @@ def check_corpus(request: TrainRequest) -> None:
         progress=progress,
     )
     print(json.dumps(findings) if request.as_json else table(findings))
+    if error is not None:
+        raise error

@@ -5,6 +5,7 @@ compare.html and compare.csv.
 """
 
 import contextlib
+import dataclasses
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +18,7 @@ from embedx.comparison.data import Data
 from embedx.comparison.labels import LabelledData, looks_labelled
 from embedx.comparison.ranking import Ranking, ranked
 from embedx.comparison.records import FILE, Records, Run
-from embedx.comparison.settings import CompareSettings
+from embedx.comparison.settings import BUDGET, CompareSettings
 from embedx.comparison.tables import (
     axis_title,
     csv_text,
@@ -26,6 +27,7 @@ from embedx.comparison.tables import (
     intervals,
     numbers,
     page,
+    settings_text,
     text,
 )
 from embedx.comparison.text import TextData
@@ -35,8 +37,11 @@ from embedx.errors import (
     InapplicableError,
     Setting,
     SettingError,
+    Spelling,
+    Text,
     check_kind,
     choice,
+    joined,
 )
 from embedx.labeled.digits import GENERATED
 from embedx.labeled.named_data import rows_to_test_on
@@ -117,7 +122,7 @@ class Comparison:
     interrupted: bool = False
 
     def __repr__(self) -> str:
-        return text(self.ranking)
+        return text(self.ranking, self.progress.spelling)
 
     def to_frame(self, kind: str = "ranking") -> Any:
         """A `pandas.DataFrame`. Raises `EmbedxError` without pandas.
@@ -217,7 +222,8 @@ class Comparison:
                 self.write()
                 seconds = time.monotonic() - began
                 summary = self._summary(record)
-                self.progress.note(f"[{k}/{len(missing)}] {summary} ({seconds:.0f} s)")
+                counted = f"[{k}/{len(missing)}] "
+                self.progress.note(counted, summary, f" ({seconds:.0f} s)")
                 self.progress.update(k)
         finally:
             self.progress.finish()
@@ -227,18 +233,18 @@ class Comparison:
         outcome = self.runner.run(variant, seed, options)
         return self.records.add(outcome, objective=variant, seed=seed)
 
-    def _summary(self, record: Run) -> str:
+    def _summary(self, record: Run) -> Text:
         """The scores of a run, or the reason that it has none."""
         variant = record["objective"]
         ranking = ranked([record], [variant], self.data.measures, self.data.unit)
         if not ranking.lines:
-            return "; ".join(ranking.troubles)
+            return joined(ranking.troubles, "; ")
         scores = [
             f"{measure} {standing.score.value:.4f}"
             for measure, standing in ranking.first.standings.items()
         ]
         if not scores:
-            return "; ".join(ranking.troubles)
+            return joined(ranking.troubles, "; ")
         return f"{variant}, seed {record['seed']}: {', '.join(scores)}"
 
     @property
@@ -255,7 +261,7 @@ class Comparison:
         ended = sorted(run["ended"] for run in self.records.runs)
         if ended:
             setup["when"] = f"{ended[0]} to {ended[-1]}"
-        html = page(self.data.name, ranking, self.data.curve_of, setup)
+        html = page(self.data.name, ranking, self.data.curve_of, setup, self.progress.spelling)
         write_text(self.folder / PAGE, html)
         write_text(self.folder / NUMBERS, csv_text(ranking))
 
@@ -315,7 +321,7 @@ def compare(
     check_folder(folder, resume, overwrite)
     identity = {
         "task": data.command,
-        "until": " ".join(as_arguments(settings.limit)),
+        "until": " ".join(as_arguments(settings.given_limit)) or "the default",
         "tune": settings.tune,
         "threads": settings.used_threads,
         **data.identity(),
@@ -326,18 +332,23 @@ def compare(
         # `check_folder` refuses a comparison that is there, unless it is to be resumed or
         # overwritten; of both, resume has priority.
         records = Records(folder, identity, overwrite=not resume)
-        comparison = Comparison(data, variants, settings, folder, records, progress)
-        progress.note(settings.plan(len(variants)))
         facts_of_data = data.prepare(progress)
+        if not settings.given_limit and data.usual_epochs is not None:
+            settings = dataclasses.replace(settings, epochs=data.usual_epochs)
+            reason = f", because in {BUDGET:.0f} s so short a text would be overfitted"
+            progress.note(Setting("epochs", data.usual_epochs), reason)
+        progress.note(settings.plan(len(variants)))
+        comparison = Comparison(data, variants, settings, folder, records, progress)
         if data.converging:
             converging = ", ".join(sorted(data.converging))
             progress.note(f"{converging}: trained to convergence, not for a time")
         about_data = [data.name, *(f"{name} {fact}" for name, fact in facts_of_data.items())]
-        comparison.setup = _setup(", ".join(about_data), settings, command, identity)
+        about = ", ".join(about_data)
+        comparison.setup = _setup(about, settings, command, identity, progress.spelling)
         comparison.train_missing()
         comparison.write()
     if not comparison.ranking.lines and not comparison.interrupted:
-        problem = f"no run finished: {'; '.join(comparison.ranking.troubles)}"
+        problem = ("no run finished: ", joined(comparison.ranking.troubles, "; "))
         raise DataError(data.name, None, problem)
     return comparison
 
@@ -347,12 +358,14 @@ def _setup(
     settings: CompareSettings,
     command: Sequence[str],
     identity: Mapping[str, Any],
+    spelling: Spelling,
 ) -> dict[str, str]:
     """Facts about the runs for the page: data, machine, versions, by heading."""
+    until = settings_text(settings.limit, spelling)
     setup = {
         "data": about_data,
         "runs": (
-            f"{identity['until']}, {settings.used_threads} threads, seeds 1 to {settings.seeds},"
+            f"{until}, {settings.used_threads} threads, seeds 1 to {settings.seeds},"
             " objectives taking turns"
         ),
         "machine": identity["machine"],
@@ -361,7 +374,7 @@ def _setup(
     if command:
         setup["command"] = shell.command_line(command)
     if settings.tune:
-        trial = " ".join(as_arguments(settings.limit_of_trial))
+        trial = settings_text(settings.limit_of_trial, spelling)
         setup["tuning"] = (
             f"{trial} for each trial, scored on validation data; the best settings were then"
             " compared with the defaults at full length"

@@ -69,6 +69,8 @@ class Data(ABC):
         self.files = files
         # Options of runs derived from the data and the settings of the comparison.
         self.run_options: dict[str, Any] = {}
+        # Epochs of each run if no limit is set; None: the default time.
+        self.usual_epochs: int | None = None
         # Objectives that train to convergence, for their own number of epochs.
         self.converging: set[str] = set()
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from embedx.comparison.records import FAILED, Run
+from embedx.errors import Setting, Text, text_from_json
 from embedx.evaluation import statistics
 from embedx.evaluation.statistics import Score, Standing
 
@@ -44,7 +45,7 @@ class Line:
     peak       memory in bytes, the largest of the runs
     epochs, seconds, loss  means over the runs
     converged  whether it trained to convergence, not for the time of the others
-    tuned      options that --tune chose; empty where the defaults were best
+    tuned      options that were tuned; empty where the defaults were best
     """
 
     objective: str
@@ -78,8 +79,8 @@ class Ranking:
     unit: str
     unigram: float | None
     curves: dict[str, list[list[list[float]]]]
-    troubles: list[str]
-    advice: list[str]
+    troubles: list[Text]
+    advice: list[Text]
 
     @property
     def first(self) -> Line:
@@ -243,13 +244,15 @@ def largest_peak(results: Sequence[Mapping[str, Any]]) -> float | None:
     return max(peaks, default=None)
 
 
-def troubles(runs: Sequence[Run], names: Sequence[str]) -> list[str]:
+def troubles(runs: Sequence[Run], names: Sequence[str]) -> list[Text]:
     """A sentence for each run that did not finish, or only at a lower learning rate."""
-    sentences = []
+    sentences: list[Text] = []
     for name in names:
         for run in runs_of(name, runs):
             label = f"{name}, seed {run['seed']}"
-            sentences += [f"{label}: {kind}: {run[kind]}" for kind in FAILED if kind in run]
+            sentences += [
+                (f"{label}: {kind}: ", text_from_json(run[kind])) for kind in FAILED if kind in run
+            ]
             if "lowered" in run.get("result", {}):
                 rate = f"{run['result']['lowered']:.3g}"
                 sentences.append(f"{label}: diverged, and continued at the learning rate {rate}")
@@ -259,12 +262,12 @@ def troubles(runs: Sequence[Run], names: Sequence[str]) -> list[str]:
 # ---- advice
 
 
-def advice(ranking: Ranking) -> list[str]:
+def advice(ranking: Ranking) -> list[Text]:
     """Conclusions, a sentence each."""
     by = str(ranking.by)
     ranked_lines = [line for line in ranking.lines if by in line.standings]
     leaders = [line for line in ranked_lines if line.standings[by].rank == 1]
-    sentences = [
+    sentences: list[Text] = [
         about_leaders(ranking, ranked_lines, leaders),
         *about_pace(ranking, ranked_lines, leaders),
         *about_second_measure(ranking),
@@ -285,23 +288,31 @@ def advice(ranking: Ranking) -> list[str]:
     return sentences
 
 
-def about_few_seeds(n_objectives: int, n_seeds: int) -> list[str]:
+def about_few_seeds(n_objectives: int, n_seeds: int) -> list[Text]:
     """What so few seeds cannot show, and how to add more; nothing from FEW_SEEDS on."""
     if n_seeds >= FEW_SEEDS:
         return []
-    more = f"add {MORE_SEEDS - n_seeds} by --seeds {MORE_SEEDS} --resume."
+    more = (
+        f"add {MORE_SEEDS - n_seeds} by ",
+        Setting("seeds", MORE_SEEDS),
+        " and ",
+        Setting("resume", True),
+        ".",
+    )
     if n_seeds == 1:
-        return [
+        unknown = (
             "Each was trained with one seed: errors and ranks leave out the variance over seeds, so"
-            f" that another seed may rank them otherwise; {more}"
-        ]
+            " that another seed may rank them otherwise; "
+        )
+        return [(unknown, more)]
     shown = smallest_difference(n_objectives, n_seeds)
     shown_by_more = smallest_difference(n_objectives, MORE_SEEDS)
-    return [
+    differences = (
         f"Each was trained with {n_seeds} seeds, which show only differences of more than"
         f" {shown:.1f} standard deviations between runs; {MORE_SEEDS} seeds would show"
-        f" {shown_by_more:.1f}: {more}"
-    ]
+        f" {shown_by_more:.1f}: "
+    )
+    return [(differences, more)]
 
 
 def smallest_difference(n_objectives: int, n_seeds: int) -> float:

@@ -7,7 +7,7 @@ run.
     {"objective": ..., "seed": ..., "ended": when, "result": {...}}         a run that finished
     {"objective": ..., "seed": ..., "ended": when, "diverged": why}         one that diverged
     {"objective": ..., "seed": ..., "ended": when, "failed": why}           one that ended
-        otherwise; it is run again
+        otherwise; it is run again. Why: a string, or the parts of `embedx.errors.text_to_json`
     {..., "refused": true}  besides, where it would fail with any seed
 
 A result has scores by parts (`embedx.evaluation.statistics`). The file is replaced atomically.

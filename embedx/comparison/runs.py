@@ -19,7 +19,7 @@ from typing import Any
 
 from embedx.comparison.data import Data
 from embedx.comparison.settings import CompareSettings
-from embedx.errors import DivergedError, EmbedxError, one_line
+from embedx.errors import DivergedError, EmbedxError, one_line, text_to_json
 from embedx.kernels.compiled import COMPILING
 from embedx.runtime.cores import usable_cores
 from embedx.settings import Record
@@ -159,7 +159,7 @@ def run_in_process(
             return failure(ended)
         return result(json.loads(ended.printed.splitlines()[-1]), ended)
     except EmbedxError as error:
-        return {"failed": str(error)}
+        return {"failed": text_to_json(error.parts)}
     except (ValueError, KeyError, IndexError) as error:
         return {"failed": one_line(f"its output cannot be read ({type(error).__name__}: {error})")}
     finally:
@@ -227,16 +227,19 @@ def resident_peak(pid: int) -> int | None:
     return None
 
 
-def reason(complaints: str) -> str:
-    """Why a process failed: the last line that it wrote, without the name of the program, or the
-    exception of the last traceback, whose message may have several lines.
+def reason(complaints: str) -> str | list[Any]:
+    """Why a process failed: the error that it wrote last, as by `text_to_json`; or the exception of
+    the last traceback, whose message may have several lines.
     """
     _, has_traceback, after = complaints.rpartition(TRACEBACK)
     lines = [line for line in after.splitlines() if line.strip()]
     if has_traceback:
         is_of_calls = [line.startswith(" ") for line in lines]
         lines = lines[is_of_calls.index(False) :][:1] if False in is_of_calls else []
-    message = lines[-1].strip().removeprefix("embedx: ") if lines else ""
+    message = lines[-1].strip() if lines else ""
+    with contextlib.suppress(ValueError):
+        parts: list[Any] = json.loads(message)
+        return parts
     return one_line(message)[:MAX_CHARACTERS_OF_MESSAGE]
 
 

@@ -5,9 +5,13 @@ from embedx.graphs.settings import GraphSettings
 from embedx.runtime.cores import usable_cores
 from embedx.runtime.progress import clock
 from embedx.settings import MAX_THREADS, Record, Settings, fraction, param, seconds, settings_of
+from embedx.text.heldout import MIN_SPANS, USUAL_SHARE
 
 # Default number of seconds for each run.
 BUDGET = 60.0
+# On text of fewer words that time is dozens of epochs, which overfit: on 5 million words ns did not
+# beat the unigram baseline after 20.
+SHORT_TEXT = 20_000_000
 # Maximum number of trials of an objective, with --tune.
 MAX_TRIALS = 5
 # Settings that are passed to runs on text, and below to runs on labelled data.
@@ -47,7 +51,8 @@ class CompareSettings(Settings):
 
     time_budget: float | None = param(
         None,
-        f"training time of each run: 90s, 5m, 2h; by default {BUDGET:.0f}s",
+        f"training time of each run: 90s, 5m, 2h; by default {BUDGET:.0f}s, on text of less"
+        f" than {SHORT_TEXT / 1e6:g} million words the epochs of `embedx train`, as more overfit",
         above=0.0,
         parse=seconds,
         metavar="duration",
@@ -68,9 +73,10 @@ class CompareSettings(Settings):
         parse=fraction,
         metavar="fraction",
     )
-    heldout: float = param(
-        0.01,
-        "text: fraction held out of training and scored, such as 1%",
+    heldout: float | None = param(
+        None,
+        "text: fraction held out of training and scored, such as 1%; by default"
+        f" {USUAL_SHARE:.0%}, more of less than {MIN_SPANS / USUAL_SHARE / 1000:g} million words",
         above=0.0,
         at_most=0.5,
         parse=fraction,
@@ -93,6 +99,13 @@ class CompareSettings(Settings):
         if self.epochs is not None and self.time_budget is not None:
             problem = ("and ", Setting("time_budget"), " both say when to stop")
             raise InapplicableError("epochs", None, problem, "give one of them")
+
+    @property
+    def given_limit(self) -> Record:
+        """The setting that ends each run; empty if it is the default."""
+        if self.epochs is None and self.time_budget is None:
+            return {}
+        return self.limit
 
     @property
     def limit(self) -> Record:

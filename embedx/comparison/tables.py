@@ -1,15 +1,17 @@
 """A ranking as text, as CSV with all numbers, and as a page."""
 
+import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from embedx.comparison.ranking import NAMES, Line, Ranking
+from embedx.errors import Setting, Spelling, Text, in_python, joined, one_line, spelled
 from embedx.evaluation.statistics import LEVEL, Standing
 from embedx.pages import charts as drawing
 from embedx.pages.document import render
 from embedx.pages.plain import aligned, csv_text as as_csv
-from embedx.settings import as_arguments
+from embedx.settings import Options
 
 MEGABYTE = 1e6
 DASH = "-"
@@ -65,14 +67,19 @@ def cost_row(ranking: Ranking, line: Line) -> dict[str, str]:
     return row
 
 
-def tuned_options(ranking: Ranking) -> list[dict[str, str]]:
-    """By objective, the options that --tune chose; nothing if no options were tuned."""
+def settings_text(settings: Options, spelling: Spelling) -> str:
+    """Settings as the user writes them; "" without any."""
+    return spelled(joined(itertools.starmap(Setting, settings.items()), " "), spelling)
+
+
+def tuned_options(ranking: Ranking, spelling: Spelling) -> list[dict[str, str]]:
+    """By objective, the options that were tuned; nothing if no options were tuned."""
     if not any(line.tuned for line in ranking.lines):
         return []
     return [
         {
             "objective": line.objective,
-            "options": " ".join(as_arguments(line.tuned)) or "the defaults",
+            "options": settings_text(line.tuned, spelling) or "the defaults",
         }
         for line in ranking.lines
     ]
@@ -92,11 +99,11 @@ def difference_cell(standing: Standing | None) -> str:
     return shown(standing.behind.value, standing.behind.error, "+")
 
 
-def text(ranking: Ranking) -> str:
+def text(ranking: Ranking, spelling: Spelling = in_python) -> str:
     """The table, failures and conclusions, for a terminal."""
     if not ranking.lines:
-        return "\n".join(ranking.troubles)
-    tuned = {row["objective"]: row["options"] for row in tuned_options(ranking)}
+        return "\n".join(sentences(ranking.troubles, spelling))
+    tuned = {row["objective"]: row["options"] for row in tuned_options(ranking, spelling)}
     rows = [
         ranking_row(ranking, line)
         | cost_row(ranking, line)
@@ -104,7 +111,14 @@ def text(ranking: Ranking) -> str:
         for line in ranking.lines
     ]
     lines = aligned(table(rows))
-    return "\n".join([*lines, about(ranking), *ranking.troubles, "", *ranking.advice])
+    troubles = sentences(ranking.troubles, spelling)
+    advice = sentences(ranking.advice, spelling)
+    return "\n".join([*lines, about(ranking), *troubles, "", *advice])
+
+
+def sentences(texts: Iterable[Text], spelling: Spelling) -> list[str]:
+    """Conclusions, or failures, as the user reads them."""
+    return [one_line(spelled(text, spelling)) for text in texts]
 
 
 def numbers(ranking: Ranking) -> list[dict[str, Any]]:
@@ -156,13 +170,13 @@ def csv_text(ranking: Ranking) -> str:
     return as_csv([list(rows[0]), *(list(row.values()) for row in rows)])
 
 
-def as_dict(ranking: Ranking) -> dict[str, Any]:
+def as_dict(ranking: Ranking, spelling: Spelling = in_python) -> dict[str, Any]:
     """The ranking as JSON types."""
     return {
         "ranked_by": ranking.by,
         "objectives": numbers(ranking),
-        "advice": ranking.advice,
-        "troubles": ranking.troubles,
+        "advice": sentences(ranking.advice, spelling),
+        "troubles": sentences(ranking.troubles, spelling),
     }
 
 
@@ -174,7 +188,13 @@ def table(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
     return [list(rows[0]), *body]
 
 
-def page(name: str, ranking: Ranking, curve_of: str, setup: Mapping[str, str]) -> str:
+def page(
+    name: str,
+    ranking: Ranking,
+    curve_of: str,
+    setup: Mapping[str, str],
+    spelling: Spelling = in_python,
+) -> str:
     """The page of a comparison on the data of that name."""
     curves = drawing.drawable(ranking.curves)
     styles = {line.objective: drawing.style_of(k) for k, line in enumerate(ranking.lines)}
@@ -197,8 +217,8 @@ def page(name: str, ranking: Ranking, curve_of: str, setup: Mapping[str, str]) -
     return render(
         "compare.html",
         f"Objectives compared on {name}",
-        advice=ranking.advice,
-        troubles=ranking.troubles,
+        advice=sentences(ranking.advice, spelling),
+        troubles=sentences(ranking.troubles, spelling),
         measure=measure,
         about=explanation,
         about_charts=about_charts(ranking),
@@ -208,7 +228,7 @@ def page(name: str, ranking: Ranking, curve_of: str, setup: Mapping[str, str]) -
         names=styles,
         rows=table([ranking_row(ranking, line) for line in ranking.lines]),
         costs=table([cost_row(ranking, line) for line in ranking.lines]),
-        tuned=table(tuned_options(ranking)),
+        tuned=table(tuned_options(ranking, spelling)),
         best=[line is ranking.best(ranking.by) for line in ranking.lines],
         charts=charts,
         numbers=[*map(list, zip(*table(numbers(ranking)), strict=True))],

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from embedx.comparison.data import Data
-from embedx.comparison.settings import TEXT_SETTINGS, CompareSettings
+from embedx.comparison.settings import SHORT_TEXT, TEXT_SETTINGS, CompareSettings
 from embedx.errors import DataError, EmbedxError, Setting
 from embedx.evaluation import heldout, learning_curves, sessions, word_sets, words
 from embedx.evaluation.statistics import Score, grouped
@@ -20,7 +20,8 @@ from embedx.skipgram.configuration import configure
 from embedx.skipgram.reading import read_corpora
 from embedx.skipgram.settings import SkipGramSettings
 from embedx.tasks.requests import TrainRequest
-from embedx.text.heldout import HeldOut, hold_out
+from embedx.text.encoded_corpus import EncodedCorpus
+from embedx.text.heldout import MAX_SHARE, PIECE, HeldOut, hold_out, n_pieces, usual_share
 from embedx.text.settings import SESSIONS, noun_of
 from embedx.text.sources import find_sources, text_defaults
 from embedx.text.tables import TABLE, NotTextError
@@ -82,7 +83,7 @@ class TextData(Data):
         self.next_item = files.get("next_item")
 
         if self.next_item is None:
-            self.run_options = {"heldout": settings.heldout, "heldout_points": N_POINTS_OF_CURVE}
+            self.run_options = {"heldout_points": N_POINTS_OF_CURVE}
         else:
             if self.options.get("walks") is None:
                 self.options = {"format": SESSIONS} | self.options
@@ -128,9 +129,14 @@ class TextData(Data):
         ):
             vocabulary, remap = select(corpus, config.vocabulary, config.text.normalize)
             self.words = vocabulary.words
-            facts = {"tokens": corpus.n_tokens, "vocabulary": len(vocabulary)}
+            if corpus.n_tokens < SHORT_TEXT and self.unit != "nodes":
+                self.usual_epochs = config.settings.epochs
+            facts: dict[str, Any] = {"tokens": corpus.n_tokens, "vocabulary": len(vocabulary)}
             if self.next_item is None:
-                self.held_out = hold_out(corpus.tokens, remap, self.settings.heldout)
+                share = self._share_held_out(corpus, progress)
+                self.run_options["heldout"] = share
+                self.held_out = hold_out(corpus.tokens, remap, share)
+                facts["held-out share"] = share
                 facts["held-out tokens"] = self.held_out.n_words
             else:
                 _, last_items = sessions.read_sessions(self.words, self.next_item, progress)
@@ -139,6 +145,24 @@ class TextData(Data):
         # Read the test sets now, to report a file that cannot be read.
         _ = self.tests
         return facts
+
+    def _share_held_out(self, corpus: EncodedCorpus, progress: Progress) -> float:
+        """The share of the corpus that is held out, as set or chosen from its length. Raises
+        `EmbedxError` for a corpus that is too short.
+        """
+        if self.settings.heldout is not None:
+            return self.settings.heldout
+        n = n_pieces(corpus.tokens)
+        share = usual_share(n)
+        if share is None:
+            fewest = int(2 / MAX_SHARE - 1) * PIECE + 1
+            problem = f"{corpus.n_tokens:,} {self.unit}, too few to hold some out and score them"
+            raise DataError(self.name, None, problem, f"compare on at least {fewest:,}")
+        held = f", chosen from the length of the text: about {round(share * n) * PIECE:,} of"
+        progress.note(
+            Setting("heldout", share), f"{held} {corpus.n_tokens:,} {self.unit} are scored"
+        )
+        return share
 
     @cached_property
     def tests(self) -> list[word_sets.TestSet]:

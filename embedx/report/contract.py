@@ -6,6 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from embedx.errors import Text, spelled
 from embedx.evaluation.word_sets import WordTests
 from embedx.report.settings import ReportSettings
 from embedx.runtime.atomic import followed
@@ -35,6 +36,10 @@ class PageRequest:
     def folders(self) -> list[Path]:
         """The folders of the models."""
         return [current_path(Path(model)) for model in self.models]
+
+    def spelled(self, text: Text) -> str:
+        """The text with its settings as the user writes them."""
+        return spelled(text, self.progress.spelling)
 
     @property
     def names(self) -> list[str]:

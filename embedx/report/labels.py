@@ -18,7 +18,7 @@ from embedx.classification.prediction_analysis import (
     threshold_rows,
 )
 from embedx.classification.settings import ClassifySettings
-from embedx.errors import public_url
+from embedx.errors import Setting, public_url
 from embedx.evaluation import error_analysis
 from embedx.evaluation.f1 import per_label_rows
 from embedx.evaluation.labels import hits
@@ -60,7 +60,12 @@ def values_for_model(classifier: Classifier, request: PageRequest) -> dict[str, 
         f"validation {first}": validation_points(classifier.facts, "p@1"),
         "validation log-likelihood": validation_points(classifier.facts, "log_likelihood"),
     }
-    values: dict[str, Any] = {"defaults": default_settings(classifier), "curve_of": curves}
+    values: dict[str, Any] = {
+        "defaults": default_settings(classifier),
+        "curve_of": curves,
+        "curve_settings": request.spelled(Setting("validation", 0.1)),
+        "test_setting": request.spelled(Setting("test")),
+    }
     key_figures = {"labels": f"{classifier.n_labels:,}"}
     if source is None:
         values |= {"source": None, "key_figures": key_figures}

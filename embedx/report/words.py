@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from embedx import objectives
-from embedx.errors import EmbedxError
+from embedx.errors import EmbedxError, Setting
 from embedx.evaluation import learning_curves, words as evaluation
 from embedx.evaluation.word_report import Report
 from embedx.report import projection
@@ -20,6 +20,9 @@ from embedx.skipgram.defaults import NAMES_OF_KIND
 from embedx.vectors.model import WordVectors
 from embedx.vectors.names import names_of, shown_name
 from embedx.vectors.uncertainty import uncertainty_of
+
+# Settings that record scores of held-out text during training.
+CURVE_SETTINGS = (Setting("heldout", 0.01), " and ", Setting("heldout_points", 10))
 
 
 def drawn_rows(n_words: int, n: int, seed: int) -> np.ndarray:
@@ -51,6 +54,7 @@ def values_for_model(vectors: WordVectors, request: PageRequest) -> dict[str, An
         f"{vectors.noun}s": f"{len(vectors):,}",
         "dimension": vectors.vectors.shape[1],
     }
+    values["curve_settings"] = request.spelled(CURVE_SETTINGS)
     values["curve_of"] = {"held-out log-likelihood": learning_curves.heldout_points(facts)}
     values["heldout"] = None
     if facts.get("heldout"):

@@ -43,10 +43,12 @@ class Progress:
 
     interval    seconds between updates
     is_verbose  whether details are reported
+    spelling    of settings in notes, tables and pages
     """
 
     interval = 10.0
     is_verbose = False
+    spelling: Spelling = staticmethod(in_python)
 
     def start(self, title: str, total: float | None, unit: str, done: float = 0.0) -> None:
         """Work of this title begins, which may take long. (For the stages of a run, see `stage`.)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from embedx.errors import EmbedxError
 from embedx.pages.plain import tab_separated
 from embedx.runtime import disk
 from embedx.runtime.progress import SILENT, Progress
@@ -64,11 +65,20 @@ def table(report: Record) -> str:
         rows[f"--min-count {coverage['min_count']}"] = (
             f"{coverage['words']:,} words, {coverage['share']:.2%} of the tokens, {kept}"
         )
+    if training is not None:
+        rows |= _training_rows(training)
+    return "\n".join(tab_separated((name, str(value)) for name, value in rows.items()))
+
+
+def _training_rows(training: Record) -> dict[str, str]:
+    """What training takes, by name."""
     is_short = training["disk"]["model"] + training["disk"]["checkpoints"] > training["disk_free"]
     memory = disk.summary(training["memory"], training["available"])
-    rows["memory"] = memory + TOO_LITTLE * (not training["fits"])
-    rows["disk"] = disk.summary(training["disk"], training["disk_free"]) + TOO_LITTLE * is_short
-    return "\n".join(tab_separated((name, str(value)) for name, value in rows.items()))
+    on_disk = disk.summary(training["disk"], training["disk_free"])
+    return {
+        "memory": memory + TOO_LITTLE * (not training["fits"]),
+        "disk": on_disk + TOO_LITTLE * is_short,
+    }
 
 
 def _training_needs(corpus: EncodedCorpus, config: Configuration, output: Path) -> Record:
@@ -100,10 +110,12 @@ def check(
     output: Path,
     cache_dir: Path | None,
     progress: Progress,
-) -> Record:
+) -> tuple[Record, EmbedxError | None]:
     """Read `corpora` once, with a configuration of `configure`; nothing is written but to the token
-    cache, which training then finds filled. Raises `EmbedxError` for what `train`
-    would.
+    cache, which training then finds filled.
+
+    Returns what the text is like, and the error of `train` on it, if any; `training`, what a run
+    takes, is then None. Raises `EmbedxError` for a text that cannot be read or has no words.
     """
     home = cache.folders(cache_dir)[0]
     with workspace(home) as folder:
@@ -119,14 +131,19 @@ def check(
             vocabulary = config.vocabulary
             min_counts = sorted({*MIN_COUNTS, vocabulary.min_count})
             coverages = vocabulary_coverage(corpus.counts, min_counts, vocabulary)
-            return {
+            findings = {
                 "corpora": list(corpora),
                 "tokens": corpus.n_tokens,
                 "text": inspector.findings(),
                 "vocabulary": coverages,
                 "sample": vocabulary.sample,
-                "training": _training_needs(corpus, config, output),
+                "training": None,
             }
+            try:
+                findings["training"] = _training_needs(corpus, config, output)
+            except EmbedxError as error:
+                return findings, error
+            return findings, None
 
 
 def vocabulary_coverage(

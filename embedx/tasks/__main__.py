@@ -1,19 +1,25 @@
 """A run in a process of its own, as `embedx compare` starts it: `python -m embedx.tasks REQUEST`.
 
 The file REQUEST is that of `RunRequest.to_json`. The last line on standard output is what the model
-records, as by --json; errors are the last line on standard error, with the exit code of the command
-line. That of a run that diverged does not say where its model is, which the caller deletes.
+records, as by --json. Errors are the last line on standard error, as by `text_to_json`, with the
+exit code of the command line. That of a run that diverged does not say where its model is, which
+the caller deletes.
 """
 
 import json
 import sys
 from pathlib import Path
 
-from embedx.errors import DivergedError, EmbedxError
+from embedx.errors import DivergedError, EmbedxError, text_to_json
 from embedx.runtime.progress import Reporter
 from embedx.settings import on_command_line
 from embedx.tasks.requests import request_of_json
 from embedx.tasks.run import run_request
+
+
+def print_error(error: EmbedxError) -> None:
+    """Print an error, whose settings the starting process spells."""
+    print(json.dumps(text_to_json(error.parts), default=str), file=sys.stderr)
 
 
 def main() -> None:
@@ -24,10 +30,10 @@ def main() -> None:
             model = run_request(request, progress).model
     except DivergedError as error:
         without_model = DivergedError(error.problem, error.remedy)
-        print(without_model.spelled(on_command_line), file=sys.stderr)
+        print_error(without_model)
         sys.exit(error.exit_code)
     except EmbedxError as error:
-        print(error.spelled(on_command_line), file=sys.stderr)
+        print_error(error)
         sys.exit(error.exit_code)
     print(json.dumps({**model.facts, "settings": model.settings}))
 

@@ -37,6 +37,8 @@ SPAN = 2  # minimum number of pieces of a span, unless that leaves fewer than MI
 BORDER = 4  # pieces on each side
 MAX_SHARE = 0.5  # the maximum of --heldout
 MAX_DROPPED = 1 / 20  # share of the corpus for borders
+USUAL_SHARE = 0.01  # of a long text
+MAX_USUAL_SHARE = 0.1  # if at least two pieces are held out
 
 
 class HeldOut(NamedTuple):
@@ -60,6 +62,16 @@ class HeldOut(NamedTuple):
 def n_pieces(tokens: ndarray) -> int:
     """The number of pieces of a corpus."""
     return -(-len(tokens) // PIECE)
+
+
+def usual_share(n: int) -> float | None:
+    """The share to hold out of n pieces: one of a hundred; of fewer pieces MIN_SPANS pieces, but at
+    most a tenth, and at least two pieces. None of a text that is too short to hold out two.
+    """
+    if n < 2 / MAX_SHARE:
+        return None
+    share = max(USUAL_SHARE, min(MIN_SPANS / n, MAX_USUAL_SHARE), 2 / n)
+    return math.ceil(100 * share) / 100
 
 
 def hold_out(tokens: ndarray, remap: ndarray, share: float, n_words: int | None = None) -> HeldOut:
