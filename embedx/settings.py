@@ -62,42 +62,42 @@ def param(
     parse: Callable[[str], Any] | None = None,
     metavar: str | None = None,
     panel: str | None = None,
-    by_set: bool = False,
+    has_option: bool = True,
 ) -> Any:
     """A dataclass field that declares a setting: default, meaning and range (inclusive unless
     `above`).
 
-    parse    parses the text of a value, if the type is not enough
-    metavar  name of the type of values in the help, instead of Python's: `path`, `duration`
-    panel    the section of the help, if not that of the class
-    by_set   given as --set NAME=VALUE; by default it has an option of its own
+    parse       parses the text of a value, if the type is not enough
+    metavar     name of the type of values in the help, instead of Python's: `path`, `duration`
+    panel       the section of the help, if not that of the class
+    has_option  whether it has an option of its own; otherwise it is given as --set NAME=VALUE
     """
     metadata = locals()  # the arguments by name
     return dataclasses.field(default=metadata.pop("default"), metadata=metadata)
 
 
-# By name of a setting, whether it is given by --set: settings of embedx, and of other packages.
-_OURS_BY_SET: dict[str, bool] = {}
-_OTHERS_BY_SET: dict[str, bool] = {}
+# By name of a setting, whether it has an option: settings of embedx, and of other packages.
+_OURS: dict[str, bool] = {}
+_OTHERS: dict[str, bool] = {}
 
 
 def is_given_by_set(name: str) -> bool:
     """Whether a setting is given by --set, according to the classes that declare it: those of
     embedx, if another package has a setting of the same name.
     """
-    return _OURS_BY_SET.get(name, _OTHERS_BY_SET.get(name, False))
+    return not _OURS.get(name, _OTHERS.get(name, True))
 
 
-def _note_declaration(group: "type[Settings]", name: str, is_by_set: bool) -> None:
-    """Remember how a setting is given. Raises TypeError if another class of embedx declares one of
-    the same name in the other way.
+def _note_declaration(group: "type[Settings]", name: str, has_option: bool) -> None:
+    """Remember whether a setting has an option. Raises TypeError if another class of embedx says
+    otherwise of a setting of the same name.
     """
     if not _is_ours(group):
-        _OTHERS_BY_SET[name] = is_by_set or _OTHERS_BY_SET.get(name, False)
+        _OTHERS[name] = has_option and _OTHERS.get(name, True)
         return
-    if _OURS_BY_SET.setdefault(name, is_by_set) != is_by_set:
-        problem = "is given by --set according to one class, and not to another"
-        raise TypeError(f"{group.__qualname__}.{name} {problem}: use one `by_set` for both")
+    if _OURS.setdefault(name, has_option) != has_option:
+        problem = "has an option in one class of settings, and is given by --set in another"
+        raise TypeError(f"{group.__qualname__}.{name} {problem}: use one `has_option` for both")
 
 
 def declared() -> "list[type[Settings]]":
@@ -108,23 +108,25 @@ def declared() -> "list[type[Settings]]":
     return groups
 
 
-def option_name(name: str, by_set: Collection[str] = (), plain: Collection[str] = ()) -> str:
+def option_name(
+    name: str, without_option: Collection[str] = (), with_option: Collection[str] = ()
+) -> str:
     """The option of a setting: `--min-count`, or `--set local-decay` for a setting given by --set.
 
-    by_set  other names that a command takes by --set
-    plain   names that are options of this command, although other commands take them by --set
+    without_option  settings that this command takes by --set, although others have options for them
+    with_option     settings that this command has options for, although others take them by --set
     """
-    is_by_set = name in by_set or (name not in plain and is_given_by_set(name))
+    is_by_set = name in without_option or (name not in with_option and is_given_by_set(name))
     return ("--set " if is_by_set else "--") + name.replace("_", "-")
 
 
 def on_command_line(
-    setting: Setting, by_set: Collection[str] = (), plain: Collection[str] = ()
+    setting: Setting, without_option: Collection[str] = (), with_option: Collection[str] = ()
 ) -> str:
-    """A setting on the command line: `--min-count 0`, `--no-lowercase`, `--set rescore=no`;
-    `by_set` and `plain` as for `option_name`.
+    """A setting on the command line: `--min-count 0`, `--no-lowercase`, `--set rescore=no`; for a
+    command with exceptions as in `option_name`.
     """
-    name = option_name(setting.name, by_set, plain)
+    name = option_name(setting.name, without_option, with_option)
     if setting.value is None:
         return name
     value = as_typed(setting.value)
@@ -244,7 +246,7 @@ class Settings:
     def __init_subclass__(cls) -> None:
         for name, field in vars(cls).items():
             if isinstance(field, dataclasses.Field):
-                _note_declaration(cls, name, field.metadata["by_set"])
+                _note_declaration(cls, name, field.metadata["has_option"])
         dataclasses.dataclass(frozen=True)(cls)
 
     def __post_init__(self) -> None:

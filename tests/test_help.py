@@ -142,8 +142,8 @@ def test_a_setting_is_an_option_in_all_classes_or_given_by_set_in_all():
     groups += [part.Settings for part in (*OBJECTIVES.values(), *SAMPLERS.values())]
     for group in groups:
         for name in settings_of(group):
-            is_by_set = group.__dataclass_fields__[name].metadata["by_set"]
-            assert is_by_set == is_given_by_set(name), (group, name)
+            has_option = group.__dataclass_fields__[name].metadata["has_option"]
+            assert has_option != is_given_by_set(name), (group, name)
 
 
 def test_settings_given_by_set_are_those_of_options(requested):

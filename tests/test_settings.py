@@ -207,9 +207,9 @@ def test_errors_of_data_name_the_file_and_the_line():
     assert str(pickle.loads(pickle.dumps(error))) == str(error)
 
 
-def test_a_setting_of_one_name_is_declared_by_set_everywhere_or_nowhere():
+def test_a_setting_of_one_name_has_an_option_everywhere_or_nowhere():
     """A class of embedx itself, because other packages may have settings of the same name."""
-    body = {"__module__": "embedx.new", "dim": param(100, "x", by_set=True)}
+    body = {"__module__": "embedx.new", "dim": param(100, "x", has_option=False)}
     body["__annotations__"] = {"dim": int}
     with pytest.raises(TypeError, match=r"NewSettings\.dim"):
         type("NewSettings", (Settings,), body)

@@ -43,7 +43,7 @@ def coefficients(batch, state, constants, n_examples, n, lr):
 
 class HingeSettings(SampledSettings):
     margin: float = param(
-        1.0, "how far the positive's score is to exceed the others", above=0.0, by_set=True
+        1.0, "how far the positive's score is to exceed the others", above=0.0, has_option=False
     )
 
 

@@ -107,7 +107,7 @@ class ClassifySettings(TrainingSettings):
         "test labels that do not occur in training; `keep` counts them as mistakes, `drop` leaves"
         " them out",
         choices=("keep", "drop"),
-        by_set=True,
+        has_option=False,
     )
     scaling: str | None = param(
         None,
@@ -147,7 +147,7 @@ class ClassifySettings(TrainingSettings):
         "with --posterior gaussian: variance of a weight that no row tells; by default the best on"
         " held-out rows, without any 1 / mean |x|²",
         above=0.0,
-        by_set=True,
+        has_option=False,
     )
     # label_weights.py decides by it.
     weights: str | None = param(
@@ -164,19 +164,19 @@ class ClassifySettings(TrainingSettings):
         0.1,
         "with sparse weights: weights of at most this absolute value are dropped after training",
         at_least=0.0,
-        by_set=True,
+        has_option=False,
     )
     leaf_size: int = param(
-        64, "with --weights tree: maximum number of labels per leaf", at_least=1, by_set=True
+        64, "with --weights tree: maximum number of labels per leaf", at_least=1, has_option=False
     )
     arity: int = param(
         64,
         "with --weights tree: maximum number of children of a node above the leaves",
         at_least=2,
-        by_set=True,
+        has_option=False,
     )
     beam: int = param(
-        10, "with --weights tree: beam width, in nodes per level", at_least=1, by_set=True
+        10, "with --weights tree: beam width, in nodes per level", at_least=1, has_option=False
     )
     trees: int = param(
         1,
@@ -197,10 +197,13 @@ class ClassifySettings(TrainingSettings):
         panel="Model",
     )
     propensity_a: float = param(
-        PROPENSITY_A, "A of the propensities of --propensity and psp@k", at_least=0.0, by_set=True
+        PROPENSITY_A,
+        "A of the propensities of --propensity and psp@k",
+        at_least=0.0,
+        has_option=False,
     )
     propensity_b: float = param(
-        PROPENSITY_B, "B of the propensities of --propensity and psp@k", above=0.0, by_set=True
+        PROPENSITY_B, "B of the propensities of --propensity and psp@k", above=0.0, has_option=False
     )
     bias: str | None = param(
         None,
@@ -244,7 +247,7 @@ class ClassifySettings(TrainingSettings):
         " first step has the same length for tiny and for large gradients",
         at_least=0.0,
         at_most=1e6,
-        by_set=True,
+        has_option=False,
     )
     schedule: str = param(
         "linear",
@@ -257,10 +260,10 @@ class ClassifySettings(TrainingSettings):
         "factor on the learning rate after each epoch, on top of the schedule",
         above=0.0,
         at_most=1.0,
-        by_set=True,
+        has_option=False,
     )
     decay_every: int | None = param(
-        None, "apply decay after every N updates instead", at_least=1, by_set=True
+        None, "apply decay after every N updates instead", at_least=1, has_option=False
     )
     class_weight: str | None = param(
         None,
@@ -274,7 +277,7 @@ class ClassifySettings(TrainingSettings):
         "gradient of a step; `mean`: of its examples, `sum`: the mean times the size of the"
         " data set",
         choices=("mean", "sum"),
-        by_set=True,
+        has_option=False,
     )
     l2: float | None = param(
         None,
@@ -283,13 +286,13 @@ class ClassifySettings(TrainingSettings):
         at_least=0.0,
     )
     max_norm: float | None = param(
-        None, "maximum L2 norm of an output row", above=0.0, at_most=1e15, by_set=True
+        None, "maximum L2 norm of an output row", above=0.0, at_most=1e15, has_option=False
     )
     replacement: bool = param(
         False,
         "draw negatives with replacement; without, `uniform` draws distinct rows, other samplers"
         " count each row once",
-        by_set=True,
+        has_option=False,
     )
     validation: str | None = param(
         None,
@@ -299,13 +302,13 @@ class ClassifySettings(TrainingSettings):
         panel="Validation",
     )
     validation_labels: str | None = param(
-        None, "labels of the validation file", metavar="path", by_set=True
+        None, "labels of the validation file", metavar="path", has_option=False
     )
     patience: int = param(
         3,
         "stop after this many epochs without improvement on the validation data",
         at_least=1,
-        by_set=True,
+        has_option=False,
     )
     calibration: float = param(
         0.1,
@@ -330,14 +333,16 @@ class ClassifySettings(TrainingSettings):
         True,
         "with --start: labels of the model get the mean of their old and their trained weights, by"
         " how many of their rows are new; no: the trained ones",
-        by_set=True,
+        has_option=False,
     )
-    max_iterations: int = param(1000, "maximum number of lbfgs iterations", at_least=1, by_set=True)
+    max_iterations: int = param(
+        1000, "maximum number of lbfgs iterations", at_least=1, has_option=False
+    )
     tolerance: float = param(
         1e-6,
         "lbfgs stops when no element of the gradient is larger than this",
         above=0.0,
-        by_set=True,
+        has_option=False,
     )
 
     @property

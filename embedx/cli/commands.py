@@ -89,9 +89,11 @@ class Command(TyperCommand):
     def _option_at_fault(self, error: Any) -> str | None:
         """The option that an error is about, as it is typed; None where it is about none."""
         if isinstance(error, EmbedxError):
-            by_set = {name for name, option in self.settings.items() if option.by_set_here}
+            without_option = {
+                name for name, option in self.settings.items() if option.is_given_by_set_here
+            }
             names = [part.name for part in error.parts if isinstance(part, Setting)]
-            return option_name(names[0], by_set).split()[0] if names else None
+            return option_name(names[0], without_option).split()[0] if names else None
         if hasattr(error, "option_name"):
             return str(error.option_name)
         parameter = getattr(error, "param", None)

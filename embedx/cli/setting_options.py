@@ -36,7 +36,7 @@ class Option:
     # Objectives that declare the setting, by the meaning that they give it.
     meanings: dict[str, list[str]] = dataclasses.field(default_factory=dict)
     # Whether this command takes it by --set, though other commands have an option for it.
-    by_set_here: bool = False
+    is_given_by_set_here: bool = False
 
     @property
     def is_of_some_objectives(self) -> bool:
@@ -56,7 +56,7 @@ class Option:
     @property
     def is_given_by_set(self) -> bool:
         """Whether this command takes it by --set, as all do or as this one alone."""
-        return self.by_set_here or is_given_by_set(self.field.name)
+        return self.is_given_by_set_here or is_given_by_set(self.field.name)
 
     @property
     def choices(self) -> str:
@@ -213,7 +213,9 @@ def classify_options() -> OptionsByName:
     options = _task_options("classify", *groups)
     # Options of `embedx train`.
     shared = ("tokenizer", "lowercase", "min_count")
-    return options | {name: dataclasses.replace(options[name], by_set_here=True) for name in shared}
+    return options | {
+        name: dataclasses.replace(options[name], is_given_by_set_here=True) for name in shared
+    }
 
 
 def compare_options() -> OptionsByName:
@@ -238,7 +240,7 @@ def compare_options() -> OptionsByName:
     options |= {name: text_options[name] for name in TEXT_SETTINGS}
     options |= {name: label_options[name] for name in LABEL_SETTINGS}
     return {
-        name: dataclasses.replace(option, by_set_here=name in GIVEN_BY_SET)
+        name: dataclasses.replace(option, is_given_by_set_here=name in GIVEN_BY_SET)
         for name, option in options.items()
     }
 

@@ -22,7 +22,7 @@ def spelling_of(words: Sequence[str]) -> Spelling:
     path = next((path for path in paths if path in commands), None)
     if path is None:
         return on_command_line
-    plain = {parameter.name for parameter in parameters_of(commands[path])}
+    with_option = {parameter.name for parameter in parameters_of(commands[path])}
     settings = SETTING_OPTIONS[path]() if path in SETTING_OPTIONS else {}
-    by_set = {name for name, option in settings.items() if option.by_set_here}
-    return partial(on_command_line, by_set=by_set, plain=plain)
+    without_option = {name for name, option in settings.items() if option.is_given_by_set_here}
+    return partial(on_command_line, without_option=without_option, with_option=with_option)

@@ -91,7 +91,7 @@ class CompareSettings(Settings):
         metavar="path|fraction",
     )
     validation_labels: str | None = param(
-        None, "labels of the validation file", metavar="path", by_set=True
+        None, "labels of the validation file", metavar="path", has_option=False
     )
 
     def __post_init__(self) -> None:

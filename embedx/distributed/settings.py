@@ -30,7 +30,7 @@ class ClusterSettings(Settings):
         "with --cluster: words or examples a worker trains between two merges; by default chosen so"
         " that merging takes little of the time",
         at_least=1,
-        by_set=True,
+        has_option=False,
     )
 
     def __post_init__(self) -> None:

@@ -62,10 +62,10 @@ class TextFeatureSettings(Settings):
         metavar="min-max",
     )
     min_ngram_count: int = param(
-        2, "text: ignore n-grams that occur in fewer training rows", at_least=1, by_set=True
+        2, "text: ignore n-grams that occur in fewer training rows", at_least=1, has_option=False
     )
     buckets: int = param(
-        0, "text: number of hash buckets for n-grams; 0: no hashing", at_least=0, by_set=True
+        0, "text: number of hash buckets for n-grams; 0: no hashing", at_least=0, has_option=False
     )
     tokenizer: str | None = param(
         None,
@@ -75,7 +75,7 @@ class TextFeatureSettings(Settings):
     )
     lowercase: bool | None = param(None, "text: convert to lower case; by default for raw text")
     min_count: int = param(1, "text: ignore words that occur in fewer training rows", at_least=1)
-    label_prefix: str = param(PREFIX, "text: prefix of labels in lines", by_set=True)
+    label_prefix: str = param(PREFIX, "text: prefix of labels in lines", has_option=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -68,7 +68,7 @@ class SoftmaxAugmentSettings(AugmentSettings):
         "how far in nats the log normaliser may be below the largest score; 1e9: no limit, as in"
         " the paper",
         at_least=0.0,
-        by_set=True,
+        has_option=False,
     )
 
 

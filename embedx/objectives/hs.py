@@ -33,7 +33,7 @@ class HierarchySettings(Settings):
         "binary tree of labels; `clusters`: by similarity of their rows' features, `huffman`: by"
         " frequency",
         choices=("clusters", "huffman"),
-        by_set=True,
+        has_option=False,
     )
 
 

@@ -20,13 +20,13 @@ class LdgsSettings(SearchSettings):
     """Settings of loss decomposition guided search."""
 
     blocks: int = param(
-        8, "blocks of columns, each with an index of its own", at_least=1, by_set=True
+        8, "blocks of columns, each with an index of its own", at_least=1, has_option=False
     )
     rescore: bool = param(
         True,
         "compute exact scores of the candidates; without, messages are passed between the blocks,"
         " as in the paper",
-        by_set=True,
+        has_option=False,
     )
     slack: float = param(
         3.0,
@@ -34,10 +34,10 @@ class LdgsSettings(SearchSettings):
         " of blocks) up to which rows become candidates; at 0 it is the gap that the loss of the"
         " block alone needs",
         at_least=0.0,
-        by_set=True,
+        has_option=False,
     )
     iterations: int = param(
-        1, "iterations of message passing, without rescoring", at_least=1, by_set=True
+        1, "iterations of message passing, without rescoring", at_least=1, has_option=False
     )
 
 

@@ -172,7 +172,7 @@ class MarginSettings(SampledSettings):
         1.0,
         "smoothing parameter mu: the larger, the more of the best negatives are updated at once",
         above=0.0,
-        by_set=True,
+        has_option=False,
     )
 
 

@@ -74,7 +74,7 @@ class NegativeSamplingSettings(SampledSettings):
         0.0,
         "L2 regularisation of the scores, after adding the log of the noise",
         at_least=0.0,
-        by_set=True,
+        has_option=False,
     )
 
 

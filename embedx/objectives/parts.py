@@ -272,7 +272,7 @@ class DoubleSumSettings(SampledSettings):
         " valid where an input always has the same positive, and the published method of"
         " `implicit`",
         choices=("raman", "proposed"),
-        by_set=True,
+        has_option=False,
     )
 
     @property
@@ -288,14 +288,14 @@ class AugmentSettings(SampledSettings):
         "local variable of an input: the distribution of the winner's `utility`, valid for any"
         " data; of its `noise`, as in the paper, valid where an input always has the same positive",
         choices=("utility", "noise"),
-        by_set=True,
+        has_option=False,
     )
     local_decay: float = param(
         0.9,
         "the local step size falls as (1 + updates)^-local_decay",
         at_least=0.0,
         at_most=1.0,
-        by_set=True,
+        has_option=False,
     )
 
     @property

@@ -36,13 +36,13 @@ class SearchSettings(FoundSettings):
         "margin", "loss over the rows found by the search", choices=("margin", "softmax")
     )
     smoothing: float = param(
-        1.0, "smoothing parameter mu of the loss `margin`", above=0.0, by_set=True
+        1.0, "smoothing parameter mu of the loss `margin`", above=0.0, has_option=False
     )
     tail: bool = param(
         True,
         "loss `softmax`: drawn rows (`draws`) stand for all that are not found, by an unbiased"
         " estimate of the normaliser; without, the loss is over the rows found only",
-        by_set=True,
+        has_option=False,
     )
 
 

@@ -70,7 +70,7 @@ class SampledSoftmaxSettings(SampledSettings):
         False,
         "count draws of the positive itself: consistent with any number of draws with replacement,"
         " where leaving them out is biased; not for `uniform` without replacement",
-        by_set=True,
+        has_option=False,
     )
 
 

@@ -32,7 +32,7 @@ class ScgdSettings(DoubleSumSettings):
         "the local step size falls as (1 + updates)^-local_decay",
         at_least=0.0,
         at_most=1.0,
-        by_set=True,
+        has_option=False,
     )
 
 

@@ -77,7 +77,7 @@ class UmaxSettings(DoubleSumSettings):
         "the log normaliser is reset when it is further than this below that of the scores seen, in"
         " nats",
         at_least=0.0,
-        by_set=True,
+        has_option=False,
     )
 
 

@@ -46,13 +46,13 @@ class UtilitySettings(AugmentSettings):
         0.01,
         "the local step size is local_rate (1 + updates)^-local_decay",
         at_least=0.0,
-        by_set=True,
+        has_option=False,
     )
     entropy: bool = param(
         True,
         "include the entropy term in local updates; without it, as in the authors' code, the scale"
         " shrinks to zero",
-        by_set=True,
+        has_option=False,
     )
 
 

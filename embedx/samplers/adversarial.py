@@ -67,13 +67,13 @@ class AdversarialSettings(Settings):
         "principal components of the inputs, from which the tree of `adversarial` predicts labels",
         at_least=1,
         at_most=1024,
-        by_set=True,
+        has_option=False,
     )
     tree_l2: float = param(
         TREE_L2,
         "L2 regularisation of the nodes of the tree of `adversarial`",
         above=0.0,
-        by_set=True,
+        has_option=False,
     )
     uniform_share: float | None = param(
         None,
@@ -82,7 +82,7 @@ class AdversarialSettings(Settings):
         " `ns`",
         at_least=0.0,
         at_most=1.0,
-        by_set=True,
+        has_option=False,
     )
 
 

@@ -29,13 +29,13 @@ class IndexSettings(Settings):
         "fraction of all rows that is scored in each block for each example; at least 100 rows",
         above=0.0,
         at_most=1.0,
-        by_set=True,
+        has_option=False,
     )
     clusters: int | None = param(
         None,
         "clusters of the index; by default the square root of the number of rows",
         at_least=1,
-        by_set=True,
+        has_option=False,
     )
     candidate_fraction: float = param(
         0.1,
@@ -43,40 +43,40 @@ class IndexSettings(Settings):
         " words at least `found`",
         above=0.0,
         at_most=1.0,
-        by_set=True,
+        has_option=False,
     )
     min_score: float = param(
         0.0,
         "leave out rows whose score in a block is no larger than this in absolute value",
         at_least=0.0,
-        by_set=True,
+        has_option=False,
     )
     min_coefficient: float = param(
         1e-3,
         "leave out rows whose coefficient is no larger than this in absolute value",
         above=0.0,
         at_most=1.0,
-        by_set=True,
+        has_option=False,
     )
     warm_up: float = param(
         0.02,
         "epochs with drawn negatives (for words `draws`, for labels --negatives) before the search"
         " begins",
         at_least=0.0,
-        by_set=True,
+        has_option=False,
     )
     found: int | None = param(
         None,
         "highest-scoring rows that are kept for each word; by default 2 with drawn rows, 8 without",
         at_least=1,
         at_most=256,
-        by_set=True,
+        has_option=False,
     )
     refresh: int = param(
         256,
         "refresh the rows found for a word every N of its occurrences as an input",
         at_least=1,
-        by_set=True,
+        has_option=False,
     )
 
     def spec(self, n_classes: int) -> SearchSpec:

@@ -67,12 +67,17 @@ def compare_with_start(
         progress.note(text)
 
 
-def divergence_on_heldout(
+def judge_on_heldout(
     metrics: dict[str, float], outcome: Outcome, learning_rate: float | None, progress: Progress
 ) -> DivergedError | None:
-    """The error of a model that predicts held-out text far worse than word frequencies do, or
-    no better after its rate was lowered. Warns of one that is no better, or better only after
-    its scores are divided by a temperature.
+    """The error of a run that diverged, by its model on held-out text; None of any other, with a
+    warning if the model is no better there than word frequencies, or only once its scores are
+    divided by a temperature.
+
+    A model that is no better may be of a run that diverged, one that overfitted, or one that was
+    too short. A run that was rolled back diverged. Of the others the training loss decides: where a
+    model overfits it ends far below that of frequencies alone, after divergence above it (measured:
+    docs/constants.md). The likelihood of held-out text can be equally low in both.
     """
     log_likelihood = metrics["log_likelihood"]
     best = max(log_likelihood, metrics["calibrated"])
@@ -99,7 +104,23 @@ def divergence_on_heldout(
     remedy = ("try another ", Setting("learning_rate"))
     if outcome.lowered_rates:
         return DivergedError(problem, remedy)
-    if log_likelihood < unigram - SLACK:
-        return DivergedError(problem, (remedy, ", or train for fewer epochs"))
-    progress.warn(problem, "; ", remedy, ", or more ", Setting("epochs"))
+    is_far_worse = log_likelihood < unigram - SLACK
+    if not is_far_worse:
+        progress.warn(problem, "; ", remedy, ", or more ", Setting("epochs"))
+        return None
+    if not _beats_frequencies_in_training(outcome):
+        return DivergedError(problem, remedy)
+    fewer = ("train for fewer ", Setting("epochs"), " or on more data")
+    progress.warn(problem, ", but does on the text it is trained on: it overfits; ", fewer)
     return None
+
+
+def _beats_frequencies_in_training(outcome: Outcome) -> bool:
+    """Whether the loss of training ended below that of word frequencies alone; where that was not
+    measured, below the loss of the first twentieth of the run.
+    """
+    baseline = outcome.baseline_loss
+    if baseline is None and outcome.curve:
+        baseline = outcome.curve[0]["loss"]
+    loss = outcome.final_loss
+    return loss is not None and baseline is not None and loss < baseline

@@ -31,7 +31,7 @@ from embedx.skipgram.configuration import Configuration
 from embedx.skipgram.final_checks import (
     check_finite,
     compare_with_start,
-    divergence_on_heldout,
+    judge_on_heldout,
     warn_of_loss,
 )
 from embedx.skipgram.preparation import (
@@ -443,7 +443,7 @@ class WordVectorsRun:
             if self.start_metrics is not None:
                 compare_with_start(metrics, self.start_metrics, self.progress)
             if self.config.objective.traits.calibrated and outcome.diverged is None:
-                outcome.diverged = divergence_on_heldout(metrics, outcome, rate, self.progress)
+                outcome.diverged = judge_on_heldout(metrics, outcome, rate, self.progress)
         return TrainedWordVectors(vectors, outcome)
 
     def word_vectors(self, outcome: Outcome | None) -> WordVectors:

@@ -100,7 +100,7 @@ class SkipGramSettings(TrainingSettings):
         " small",
         at_least=1,
         at_most=MAX_DRAWS,
-        by_set=True,
+        has_option=False,
     )
     shuffle: bool = param(
         True, "train on chunks of 10,000 tokens in random order; otherwise in corpus order"
@@ -116,7 +116,7 @@ class SkipGramSettings(TrainingSettings):
         f"with --subwords: number of hash buckets for n-grams; by default {BUCKETS:,}",
         at_least=1,
         at_most=MAX_BUCKETS,
-        by_set=True,
+        has_option=False,
     )
     heldout: float = param(
         0.0,
@@ -134,7 +134,7 @@ class SkipGramSettings(TrainingSettings):
         " them",
         at_least=1,
         panel="Held-out text",
-        by_set=True,
+        has_option=False,
     )
 
     @property
@@ -156,7 +156,7 @@ class CollapsedSettings(Settings):
         "ns",
         "objective of one epoch of streaming for initialisation; `none` initialises at random",
         choices=("ns", "none"),
-        by_set=True,
+        has_option=False,
     )
     # One pass instead of five fits what happened to be kept: after 10 iterations on 10 MB of
     # Wikipedia held-out text has -8.23 instead of -8.13 nats.
@@ -164,7 +164,7 @@ class CollapsedSettings(Settings):
         5,
         "passes over the corpus to count pairs, each with its own subsampling and windows",
         at_least=1,
-        by_set=True,
+        has_option=False,
     )
 
 
@@ -184,7 +184,7 @@ class StartSettings(Settings):
         True,
         "with --start: a word of the model gets the mean of its old and its trained vector,"
         " weighted by its counts in both texts; no: the trained one",
-        by_set=True,
+        has_option=False,
     )
 
     def record(self) -> Record:

@@ -68,7 +68,7 @@ class TextSettings(Settings):
         "with --walks: what separates the nodes and the weight of an edge; by default what divides"
         " each of the first lines into two or three",
         choices=("tab", "comma", "semicolon", "bar", "blank"),
-        by_set=True,
+        has_option=False,
     )
     on_bad_record: str = param(
         "error",
@@ -81,7 +81,7 @@ class TextSettings(Settings):
         "what happens to invalid UTF-8; `replace` writes U+FFFD for each byte, `skip` leaves them"
         " out, `error` stops",
         choices=("replace", "skip", "error"),
-        by_set=True,
+        has_option=False,
     )
     vocab_memory: float | None = param(
         None,
@@ -89,7 +89,7 @@ class TextSettings(Settings):
         " at the end; by default a quarter of the free memory",
         above=0.0,
         at_most=1e6,
-        by_set=True,
+        has_option=False,
     )
 
     def __post_init__(self) -> None:
@@ -164,7 +164,7 @@ class PhraseSettings(Settings):
         " counts), times the number of distinct words and pairs; `npmi`: normalised pointwise"
         " mutual information, from -1 to 1",
         choices=tuple(PHRASE_THRESHOLDS),
-        by_set=True,
+        has_option=False,
     )
     phrase_threshold: float | None = param(
         None,
@@ -173,14 +173,18 @@ class PhraseSettings(Settings):
         at_most=1e9,
         at_least=-1.0,
     )
-    phrase_min_count: int = param(5, "minimum count of a collocation", at_least=1, by_set=True)
+    phrase_min_count: int = param(5, "minimum count of a collocation", at_least=1, has_option=False)
     connector_words: str | None = param(
         None,
         "words that may occur inside a collocation, not at its ends, such as of,the,and",
-        by_set=True,
+        has_option=False,
     )
     phrase_memory: float = param(
-        4.0, "memory for counting pairs of words, in gigabytes", above=0.0, at_most=1e6, by_set=True
+        4.0,
+        "memory for counting pairs of words, in gigabytes",
+        above=0.0,
+        at_most=1e6,
+        has_option=False,
     )
 
     def __post_init__(self) -> None:

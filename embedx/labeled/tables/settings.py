@@ -31,13 +31,13 @@ class TableSettings(Settings):
         None,
         "separator of several labels in a cell of a table, or a line of --train-labels; by default"
         " each is one label, or a list",
-        by_set=True,
+        has_option=False,
     )
     feature_columns: str | None = param(
         None,
         "tables: columns with numeric features, separated by commas; by default none beside text,"
         " all without text",
-        by_set=True,
+        has_option=False,
     )
 
     header: str | None = param(
