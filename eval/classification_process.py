@@ -154,7 +154,7 @@ def embedx(job: Job, files: Files, scratch: Path) -> Result:
     read_training(f"{files['folder']}/test.txt")  # so that the reader's kernels are loaded
     with watch.time("reading"):
         training = read_training(f"{files['folder']}/train.txt")
-        test = read(f"{files['folder']}/test.txt", trained=training.schema)
+        test = read(f"{files['folder']}/test.txt", schema=training.schema)
     warm(job, training.rows(np.arange(min(256, len(training)))))
     with watch.time("training"):
         trained = run(job, training)

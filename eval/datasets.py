@@ -76,7 +76,7 @@ def halves(name: str, folder: Path | None) -> tuple[Labeled, Labeled]:
     recipe = recipe_of(name, folder)
     training = read_training(_names(recipe, is_test=False), recipe.labels_here())
     test = _in_folder(recipe.test, folder)
-    return training, read(_names(test, is_test=True), test.labels_here(), trained=training.schema)
+    return training, read(_names(test, is_test=True), test.labels_here(), schema=training.schema)
 
 
 def files_of(name: str, folder: Path | None) -> list[Path]:

@@ -42,7 +42,7 @@ def test_libsvm_files_are_read_as_by_load_svmlight_file(tmp_path, first_id, zero
     fitted = SoftmaxClassifier(epochs=20).fit(features, labels)
     assert fitted.score(features, labels) == 1
     loaded = classifier.load(fitted.save(tmp_path / "model"))
-    measures = loaded.evaluate(read(str(file), trained=loaded.schema))
+    measures = loaded.evaluate(read(str(file), schema=loaded.schema))
     assert measures["accuracy"] == 1
     assert measures["n_unknown"] == 0
 
@@ -83,7 +83,7 @@ def table(request, tmp_path):
 def test_rows_of_a_table_are_answered_in_python_as_their_file_is(table, tmp_path):
     file, records = table
     trained = api.classify(file, label_column="label", output=tmp_path / "model", threads=1)
-    data = read(str(file), trained=trained.schema)
+    data = read(str(file), schema=trained.schema)
     loaded = SoftmaxClassifier.load(tmp_path / "model")
     ids, p = joined_blocks(trained.iter_top_k(data.features, 3))
     assert trained.evaluate(data)["accuracy"] > 0.9

@@ -94,7 +94,7 @@ def test_new_labels_are_learned_and_old_ones_kept(folder, capsys, options):
     assert after.counts.tolist() == [60, 60, 40]
     assert after.schema.vocabulary == before.schema.vocabulary  # "strange" and "plot" are not known
     for file in ("train.txt", "more.txt"):
-        data = read(file, trained=after.schema)
+        data = read(file, schema=after.schema)
         assert np.mean(next(after.iter_top_k(data.features, 1))[0][:, 0] == data.labels.ids) > 0.95
 
 
@@ -153,7 +153,7 @@ def test_a_classifier_that_continues_forgets_less_of_its_old_rows(folder):
     for anchored in ("yes", "no"):
         again = ["--start", "m", "--set", f"anchored={anchored}", "--threads", "1"]
         run("classify", "new.txt", "--output", anchored, *again)
-        data = read("test.txt", trained=load(anchored).schema)
+        data = read("test.txt", schema=load(anchored).schema)
         accuracy[anchored] = load(anchored).evaluate(data)["accuracy"]
     assert accuracy["yes"] > accuracy["no"] + 0.05
 
@@ -172,7 +172,7 @@ def test_the_default_classifier_gets_no_worse_by_new_rows(folder):
     assert after.settings["weights"] == "sparse"
 
     def accuracies(model):
-        tests = [read(f"{name}-test.txt", trained=model.schema) for name in ("old", "new")]
+        tests = [read(f"{name}-test.txt", schema=model.schema) for name in ("old", "new")]
         return [model.evaluate(test)["accuracy"] for test in tests]
 
     of_old, of_new = accuracies(before)
@@ -200,7 +200,7 @@ def test_the_best_epoch_of_a_classifier_that_continues_is_anchored(folder):
     run("classify", *again, "--set", "patience=1", "--output", "n")
     model = load("n")
     scores = [epoch["validation"]["log_likelihood"] for epoch in model.facts["history"]]
-    measured = model.evaluate(read("train.txt", trained=model.schema))["log_likelihood"]
+    measured = model.evaluate(read("train.txt", schema=model.schema))["log_likelihood"]
     assert measured == pytest.approx(max(scores), abs=1e-4)
 
 

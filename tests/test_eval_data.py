@@ -97,7 +97,7 @@ def test_rows_are_tf_idf_of_length_one_and_read_back(tmp_path):
         text = "".join(xc_file(collection, part, ["cat", "dog", "emu", "fox"], ["a", "b", "c"]))
         (tmp_path / f"{part}.txt").write_text(text)
     training = read_training(str(tmp_path / "train.txt"))
-    test = read(str(tmp_path / "test.txt"), trained=training.schema)
+    test = read(str(tmp_path / "test.txt"), schema=training.schema)
     assert test.labels.ids.tolist() == [2]
     assert test.features.toarray().tolist() == [[1, 0, 0, 0]]
 

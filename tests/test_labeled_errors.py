@@ -330,14 +330,14 @@ def test_splits_that_do_not_fit_the_rows_are_refused(write, split, column, line,
     ],
 )
 def test_test_data_of_another_kind_are_refused(write, trained, text, place, quoting):
-    assert_refused(place, quoting, write(text), trained=trained)
+    assert_refused(place, quoting, write(text), schema=trained)
 
 
 def test_arrays_of_another_width_are_refused(write):
     wide = write(npy(np.eye(4)), "x.npy")
-    assert_refused("x.npy", ("4 features", "training data have 3"), wide, trained=TRAINED_ON_SPARSE)
+    assert_refused("x.npy", ("4 features", "training data have 3"), wide, schema=TRAINED_ON_SPARSE)
     features = write(npy(np.eye(3)), "x.npy")
     labels = write("0\ncat\n1\n", "y.txt")
     assert_refused(
-        "y.txt", ('label "cat"', "training data"), features, labels, trained=TRAINED_ON_SPARSE
+        "y.txt", ('label "cat"', "training data"), features, labels, schema=TRAINED_ON_SPARSE
     )

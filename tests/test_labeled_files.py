@@ -90,7 +90,7 @@ def test_parts_are_read_as_the_whole(tmp_path, suffix):
     assert_same(read(str(tmp_path / "parts")), expected)
     assert_same(read(str(tmp_path / "parts" / f"*.{suffix}")), expected)
     # Later rows, as those of a test set.
-    assert_same(read(parts, trained=expected.schema), read(whole, trained=expected.schema))
+    assert_same(read(parts, schema=expected.schema), read(whole, schema=expected.schema))
 
 
 @pytest.mark.parametrize("is_sparse", [False, True])

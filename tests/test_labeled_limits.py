@@ -30,7 +30,7 @@ def test_the_training_data_determine_the_number_of_features(write):
     data = read_training(x, y)
     schema = data.schema
     assert (schema.n_features, schema.n_labels) == (data.n_features, data.n_labels) == (2, 5)
-    assert len(read(x, y, trained=schema)) == 3
+    assert len(read(x, y, schema=schema)) == 3
 
 
 @pytest.mark.parametrize(

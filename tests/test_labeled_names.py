@@ -28,9 +28,9 @@ def test_lines_of_labels_are_ids_if_all_are_numbers_and_names_otherwise(write, t
     known = data.schema
     assert (label_rows(data), data.schema.names) == ([[0, 1], [2], []], ["cat", "dog", "7"])
     # separated as in training
-    assert label_rows(read(x, write("7 dog\nemu\n\n"), trained=known)) == [[2, 1], [3], []]
+    assert label_rows(read(x, write("7 dog\nemu\n\n"), schema=known)) == [[2, 1], [3], []]
     np.save(tmp_path / "y.npy", [7, 1, 7])  # looked up like other names
-    assert label_rows(read(x, str(tmp_path / "y.npy"), trained=known)) == [[2], [3], [2]]
+    assert label_rows(read(x, str(tmp_path / "y.npy"), schema=known)) == [[2], [3], [2]]
     assert label_rows(read(write("3 2 0\n 0:1\n 1:1\n\n", "x.txt"), write("b\na\nb\n"))) == [
         [0],
         [1],
@@ -81,14 +81,14 @@ def test_labels_of_digits_are_text_except_where_the_format_defines_numbers(write
     schema = read(write("label,text\n10,a\n042,a\n0042,a\n2,a\n", "b.csv")).schema
     assert schema.names == ["2", "10", "042", "0042"]
     later = write("label,text\n0042,a\n42,a\n2,a\n042,a\n", "c.csv")
-    assert label_rows(read(later, trained=schema)) == [[3], [4], [0], [2]]
+    assert label_rows(read(later, schema=schema)) == [[3], [4], [0], [2]]
     # numbers are compared by value
     numbers = "".join(f'{{"label": {label}, "text": "a"}}\n' for label in ("7", "7.0", '"07"'))
     assert read(write(numbers, "n.jsonl")).schema.names == ["7", "07"]
     libsvm = read(write("+1 1:1\n-1 1:2\n1 1:3\n01 1:4\n"))
     assert (libsvm.schema.names, label_rows(libsvm)) == (["-1", "1"], [[1], [0], [1], [1]])
     signs = DataSchema(1, 2, ["+1", "-1"], by_name=True, first_feature=1)
-    assert label_rows(read(write("1 1:1\n-1 1:2\n+1 1:2\n"), trained=signs)) == [[0], [1], [0]]
+    assert label_rows(read(write("1 1:1\n-1 1:2\n+1 1:2\n"), schema=signs)) == [[0], [1], [0]]
 
 
 def test_names_are_lines_or_the_last_column(write):
@@ -128,7 +128,7 @@ def test_label_names_belong_to_the_ids_in_files_of_every_format(write, train, te
     assert schema.names == data.schema.names == NAMES[:3]
     assert data.n_labels == schema.n_labels == 3
     assert [[schema.names[k] for k in row] for row in label_rows(data)] == [["two"], ["zero"]]
-    tested = read(write(test, "test.txt"), trained=schema)
+    tested = read(write(test, "test.txt"), schema=schema)
     assert [[schema.names[k] for k in row] for row in label_rows(tested)] == [
         ["zero"],
         ["two", "one"],

@@ -23,7 +23,7 @@ from embedx.labeled.data import DataSchema
 from embedx.labeled.files import LabelledFile, source_of
 from embedx.labeled.formats import format_of
 from embedx.labeled.options import ReadOptions
-from embedx.labeled.read import read, read_arriving, read_training
+from embedx.labeled.read import read, read_arriving, read_to_predict, read_training
 from embedx.runtime.progress import SILENT
 from tests.support.label_data import label_rows
 from tests.support.needs import needs_data
@@ -109,22 +109,15 @@ def test_rows_to_predict_are_as_many_as_the_lines(write, monkeypatch, words, end
     read_by_blocks(monkeypatch, size)
     known = read(write("\n".join(words))).schema
     text = f"\n{words[0]}\n\n{words[1]}{end}"
-    rows = (
-        read(write(text, "test.txt"), trained=known, keeps_empty_lines=True)
-        .features.toarray()
-        .sum(axis=1)
-        .tolist()
-    )
+    rows = read_to_predict(write(text, "test.txt"), known).features.toarray().sum(axis=1).tolist()
     assert rows == [0, 1, 0, 1] + [0] * (len(text.splitlines()) - 4)
-    assert len(read(write(text, "test.txt"), trained=known)) == 4
+    assert len(read(write(text, "test.txt"), schema=known)) == 4
 
 
 def test_lines_beyond_the_rows_of_the_header_are_not_predicted(write):
     known = read(write("1 3 2\n1 0:1\n")).schema
-    assert (
-        len(read(write("2 3 2\n1 0:1\n\n\n\n", "test.txt"), trained=known, keeps_empty_lines=True))
-        == 2
-    )
+    rows = read_to_predict(write("2 3 2\n1 0:1\n\n\n\n", "test.txt"), known)
+    assert len(rows) == 2
 
 
 @BLOCK_SIZES
@@ -250,13 +243,13 @@ def test_split_files_choose_rows_from_one(write):
 def test_test_data_get_the_features_and_labels_of_the_training_data(write):
     known = read(write("1 3 2\n0 0:1\n")).schema
     notes = Notes()
-    data = read(write("2 9 5\n4,1 2:1 3:1 8:1\n 7:1\n", "test.txt"), trained=known, progress=notes)
+    data = read(write("2 9 5\n4,1 2:1 3:1 8:1\n 7:1\n", "test.txt"), schema=known, progress=notes)
     assert data.features.toarray().tolist() == [[0, 0, 1], [0, 0, 0]]
     assert label_rows(data) == [[4, 1], []]
     assert data.n_labels == 2
     (note,) = notes.notes
     assert lines_with(note, "test.txt: 3 values", "below 3 ")
-    assert read(write("1 2 1\n0 1:1\n", "test.txt"), trained=known).n_features == 3
+    assert read(write("1 2 1\n0 1:1\n", "test.txt"), schema=known).n_features == 3
 
 
 def test_progress_is_in_stored_bytes(write):
@@ -326,7 +319,7 @@ def test_libsvm_labels_are_names(write, labels, names, ids):
 
 def test_libsvm_test_data_follow_the_training_data(write):
     known = read(write("a 1:1 4:1\nb 2:1\n")).schema
-    data = read(write("b,new,a 2:1 4:3 5:1\n3:1\nnewer 1:1\n", "test.txt"), trained=known)
+    data = read(write("b,new,a 2:1 4:3 5:1\n3:1\nnewer 1:1\n", "test.txt"), schema=known)
     assert data.features.toarray().tolist() == [[0, 1, 0, 3], [0, 0, 1, 0], [1, 0, 0, 0]]
     assert label_rows(data) == [[1, 2, 0], [], [3]]
     assert data.schema.names == ["a", "b"]
@@ -345,7 +338,7 @@ def test_rows_without_a_single_feature_are_no_training_data(write):
 def test_libsvm_without_labels_is_data_to_predict_but_not_to_train(write):
     file = write("1:1 2:1\n 2:2\n")
     assert label_rows(read(file)) == [[], []]
-    assert read(file, trained=DataSchema(3, 2, first_feature=1)).features.toarray().tolist() == [
+    assert read(file, schema=DataSchema(3, 2, first_feature=1)).features.toarray().tolist() == [
         [1, 1, 0],
         [0, 2, 0],
     ]
@@ -371,7 +364,7 @@ def test_a_single_label_is_refused(write, text, quoted):
 
 def test_labels_by_id_are_ids_in_a_headerless_test_file_too(write):
     known = read(write("1 3 9\n8 0:1\n")).schema
-    assert label_rows(read(write("7,2 0:1\n", "test.txt"), trained=known)) == [[7, 2]]
+    assert label_rows(read(write("7,2 0:1\n", "test.txt"), schema=known)) == [[7, 2]]
 
 
 # fastText
@@ -385,7 +378,7 @@ def test_fasttext_lines_are_bags_of_words(write):
     assert data.features.has_canonical_format
     assert (data.schema.vocabulary, data.schema.names) == (["x", "y", "z"], ["a", "b"])
     assert label_rows(data) == [[0, 1], [], [1]]
-    test = read(write("unseen z z x\n__label__c __label__b\n", "test.txt"), trained=known)
+    test = read(write("unseen z z x\n__label__c __label__b\n", "test.txt"), schema=known)
     # the last column counts unknown words
     assert test.features.toarray().tolist() == [[1, 0, 2, 1], [0, 0, 0, 0]]
     assert label_rows(test) == [[], [2, 1]]
@@ -427,11 +420,11 @@ def test_comments_alone_have_no_format_and_lines_that_begin_with_one_may_be_pred
 ):
     with refused_data("train.txt"):
         read(write("\n# only\n# comments\n"))
-    trained = read(write("2 9 3\n0,2 0:1.5 8:-2e-3\n1 3:1\n")).schema
+    schema = read(write("2 9 3\n0,2 0:1.5 8:-2e-3\n1 3:1\n")).schema
     for rows in ([b"3:1\n", b"0:2\n"], [b"2 9 3\n", b"0 3:1\n", b"1 0:2\n"]):
         arriving = [b"# a comment\n", *rows]
         monkeypatch.setattr("embedx.labeled.read.arriving_lines", lambda a=arriving: iter(a))
-        parts = [part.features.toarray() for part in read_arriving(trained)]
+        parts = [part.features.toarray() for part in read_arriving(schema)]
         assert np.concatenate(parts)[:, [0, 3]].tolist() == [[0, 1], [2, 0]]
 
 
@@ -445,15 +438,15 @@ def test_a_corpus_of_one_file_has_training_rows_and_test_rows(write, workdir):
     )
     training = read_training("both")
     assert label_rows(training) == [[0], [1]]
-    assert label_rows(read("both", trained=training.schema)) == [[1]]
+    assert label_rows(read("both", schema=training.schema)) == [[1]]
     assert label_rows(read_training("both@tr.txt")) == [[0], [1]]
     os.remove("tst.txt")
     with pytest.raises(DataError) as caught:
-        read("both", trained=training.schema)
+        read("both", schema=training.schema)
     assert "tst.txt" in caught.value.problem
     with gzip.open("TST.txt.gz", "wt") as file:
         file.write("3\n")
-    assert label_rows(read("both", trained=training.schema)) == [[1]]
+    assert label_rows(read("both", schema=training.schema)) == [[1]]
 
 
 def test_labels_far_apart_are_kept_once_too(write):

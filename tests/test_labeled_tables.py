@@ -17,7 +17,7 @@ from embedx.classification import classifier
 from embedx.errors import DataError, Setting, SettingError
 from embedx.labeled import formats
 from embedx.labeled.cells import labels_of
-from embedx.labeled.read import read, read_training
+from embedx.labeled.read import read, read_to_predict, read_training
 from embedx.labeled.tables.settings import TableSettings
 from tests.support.commands import invoke, words_of
 from tests.support.notes import Notes, lines_with
@@ -129,7 +129,7 @@ def test_numbers_beside_text_are_intervals_between_deciles_and_alone_have_mean_0
         "numbers: x, y; label: label",
         "rows without y: 1; these have the mean",
     ]
-    test = read(write("y,label,x\n8,z,1\n9,a,N/A\n", "t.csv"), trained=data.schema)
+    test = read(write("y,label,x\n8,z,1\n9,a,N/A\n", "t.csv"), schema=data.schema)
     np.testing.assert_allclose(
         test.features, [[(1 - hours.mean()) / hours.std(), 1], [0, 2]], rtol=1e-5
     )
@@ -308,12 +308,12 @@ def test_the_decision_about_a_heading_is_noted_and_saved(write):
         'without a heading, because columns are given by number: "0, 5, 1" is a row'
         in notes.notes[0]
     )
-    later = read(write("1,1,1\n", "b.csv"), trained=data.schema)
+    later = read(write("1,1,1\n", "b.csv"), schema=data.schema)
     assert later.labels.ids.tolist() == [1]
     # a heading of numbers, as pandas writes the columns of an array
     train = write("2,1\nx,3\ny,4\n", "c.csv")
     data = read(train, table=TableSettings(label_column="2", header="yes"))
-    assert read(train, trained=data.schema).labels.ids.tolist() == [0, 1]
+    assert read(train, schema=data.schema).labels.ids.tolist() == [0, 1]
     with pytest.raises(DataError) as caught:
         read(write("label,label\nx,3\n", "d.csv"))
     assert caught.value.line == 1
@@ -326,11 +326,9 @@ def test_columns_of_zeros_and_ones_are_a_label_each(write):
     data = read(write(rows, "a.csv"), table=table)
     assert data.schema.names == ["toxic", "obscene", "threat"]
     assert [data.labels[k].tolist() for k in range(3)] == [[0], [], [0, 1]]
-    test = read(write("threat,obscene,toxic,text\n1,0,1,a\n", "b.csv"), trained=data.schema)
+    test = read(write("threat,obscene,toxic,text\n1,0,1,a\n", "b.csv"), schema=data.schema)
     assert sorted(test.labels.ids) == [0, 2]
-    assert not len(
-        read(write("text\na\n", "c.csv"), trained=data.schema, keeps_empty_lines=True).labels.ids
-    )
+    assert not len(read_to_predict(write("text\na\n", "c.csv"), data.schema).labels.ids)
     for wrong in ("-1", "", "2", "x"):
         with pytest.raises(DataError) as caught:
             read(write(rows + f"4,g h,0,0,{wrong}\n", "d.csv"), table=table)
@@ -447,7 +445,7 @@ def test_text_is_kept_beside_named_numbers_and_unknown_labels_are_noted(write):
     ).schema
     assert (schema.columns.text, schema.columns.numbers) == (["text"], ["price"])
     notes = Notes()
-    read(write("label,text,price\n0.0,a,1\n", "t.csv"), trained=schema, progress=notes)
+    read(write("label,text,price\n0.0,a,1\n", "t.csv"), schema=schema, progress=notes)
     assert lines_with(notes.notes[-1], "labels are unknown", '"0.0"', '"x"')
 
 
@@ -460,7 +458,7 @@ def test_wide_tables_are_read_in_fewer_rows_at_a_time(write, monkeypatch):
 
 def test_numbers_far_from_the_training_data_stay_finite(write):
     schema = read(write("x,label\n1e-30,a\n2e-30,b\n", "n.csv")).schema
-    assert read(write("x,label\n1e38,a\n-1e38,b\n", "t.csv"), trained=schema).features.tolist() == [
+    assert read(write("x,label\n1e38,a\n-1e38,b\n", "t.csv"), schema=schema).features.tolist() == [
         [1e6],
         [-1e6],
     ]

@@ -232,6 +232,6 @@ def test_a_heading_of_many_columns_is_read_in_linear_time(tmp_path):
     named = TableSettings(feature_columns=",".join(columns), label_column="label")
     with time_limit(10):
         data = read(str(file))
-        read(str(file), trained=data.schema)
+        read(str(file), schema=data.schema)
         read(str(file), table=named)
     assert data.features.shape == (2, MANY)

@@ -120,7 +120,7 @@ def test_an_archive_is_fetched_and_its_parts_are_trained_on_and_scored(zoo, site
     training = read_training("zoo")
     assert (len(training), training.n_features, training.n_labels) == (12, 5, N_LABELS)
     assert rows_to_test_on("zoo") == "zoo:test"
-    test = read("zoo:test", trained=training.schema)
+    test = read("zoo:test", schema=training.schema)
     assert test.labels.ids.tolist() == [0, 1, 2, 0, 1, 2]
     assert len(site.asked) == 1
     fetch("zoo")
@@ -267,7 +267,7 @@ def test_rows_by_number_are_trained_on_and_tested_by_one_name(workdir):
     (workdir / "Bibtex" / "bibtex_trSplit.txt").write_text("1\n2\n3\n")
     (workdir / "Bibtex" / "bibtex_tstSplit.txt").write_text("4\n")
     training = read_training("bibtex")
-    test = read(rows_to_test_on("bibtex"), trained=training.schema)
+    test = read(rows_to_test_on("bibtex"), schema=training.schema)
     assert (len(training), len(test)) == (3, 1)
 
 
@@ -309,9 +309,9 @@ def test_texts_in_folders_are_rows_labelled_by_their_folder(site, workdir):
     assert test.read_text("utf-8") == "__label__rec.autos Cars\n"
     training = read_training("groups")
     assert training.schema.names == ["sci.space", "rec.autos"]
-    assert read(
-        rows_to_test_on("groups", Notes()), trained=training.schema
-    ).labels.ids.tolist() == [1]
+    assert read(rows_to_test_on("groups", Notes()), schema=training.schema).labels.ids.tolist() == [
+        1
+    ]
 
 
 def test_another_part_of_rows_by_number_has_files_of_its_own(workdir):
@@ -321,4 +321,4 @@ def test_another_part_of_rows_by_number_has_files_of_its_own(workdir):
         (workdir / "bibtex" / f"{half}.txt").write_text(f"{n} 2 2\n{rows}")
     training = read_training("bibtex:lsml")
     assert rows_to_test_on("bibtex:lsml") == "bibtex:lsml-test"
-    assert (len(training), len(read("bibtex:lsml-test", trained=training.schema))) == (3, 2)
+    assert (len(training), len(read("bibtex:lsml-test", schema=training.schema))) == (3, 2)

@@ -173,7 +173,7 @@ def test_the_page_of_two_classifiers_has_paired_differences(tmp_path, write):
     )
     cells = Page(text).cells
     ours, theirs = (
-        load(folder).evaluate(read(test, None, trained=load(folder).schema))["p@1"]
+        load(folder).evaluate(read(test, None, schema=load(folder).schema))["p@1"]
         for folder in folders
     )
     assert any(cell.startswith(f"+{ours - theirs:.3f} (") for cell in cells)

@@ -194,7 +194,7 @@ def test_a_model_reads_text_in_a_new_process_as_it_was_trained(tmp_path, monkeyp
     )
     model = classifier.load("m")
     assert len(model.schema.text.hashes) > 0
-    features = read("train.txt", trained=model.schema).features
+    features = read("train.txt", schema=model.schema).features
     assert (
         features[:, :-1]
         != read_training("train.txt", text=TextFeatureSettings(char_ngrams="3")).features

@@ -66,7 +66,11 @@ def with_validation(
     share = share_of_rows(validation)
     if share is None:
         others = read(
-            validation, settings.validation_labels, progress=progress, trained=data.schema
+            validation,
+            settings.validation_labels,
+            schema=data.schema,
+            progress=progress,
+            threads=settings.threads,
         )
         return DataSplit(data, others, others)
     training, others = hold_out(data, max(1, round(share * len(data))), settings.seed)

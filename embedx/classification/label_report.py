@@ -57,7 +57,7 @@ class LabelTests:
         data = read_test(
             self.test,
             self.labels,
-            trained=model.schema,
+            schema=model.schema,
             progress=progress,
             table=self.table,
             names_new_labels=self.predictions is not None,
@@ -81,7 +81,7 @@ class RowsInMemory:
         return labelled_rows(
             self.rows,
             self.labels,
-            trained=model.schema,
+            schema=model.schema,
             table=self.table,
             names_new_labels=self.predictions is not None,
         )

@@ -24,7 +24,7 @@ from embedx.distributed.settings import ClusterSettings
 from embedx.errors import DataError, InapplicableError, Setting, Text
 from embedx.evaluation.f1 import per_label_rows
 from embedx.labeled.data import Labeled
-from embedx.labeled.read import ArrivedRows, read, read_arriving
+from embedx.labeled.read import ArrivedRows, read_arriving, read_to_predict
 from embedx.labeled.tables.settings import TableSettings
 from embedx.pages.plain import csv_text, tab_separated
 from embedx.runtime import atomic
@@ -117,13 +117,15 @@ def _answers(
     table = TableSettings(request.text_column, None, request.id_column, header=request.header)
     is_answered_as_it_comes = not (request.search or cluster.is_asked_for)
     if request.data == STANDARD_INPUT and is_answered_as_it_comes:
-        arriving = read_arriving(model.schema, progress=progress, table=table)
+        arriving = read_arriving(
+            model.schema, table=table, progress=progress, threads=request.threads
+        )
         yield from best_of_arriving(
             model, arriving, top_k, progress, request.threads, request.abstain
         )
         return
-    data = read(
-        request.data, progress=progress, trained=model.schema, keeps_empty_lines=True, table=table
+    data = read_to_predict(
+        request.data, model.schema, table=table, progress=progress, threads=request.threads
     )
     unknown = UnknownCount()
     unknown.add(unknown_rows(model, data.features))

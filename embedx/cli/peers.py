@@ -263,7 +263,7 @@ def score(model: str, data: str, k: Number = 1, threshold: Least = 0.0) -> None:
     from embedx.labeled.read import read
 
     classifier = load(model_folder_of(model))
-    rows = read(data, trained=classifier.schema)
+    rows = read(data, schema=classifier.schema)
     n_best = _n_best(classifier, k)
     n, precision, recall = precision_and_recall(classifier, rows, n_best, threshold)
     print(f"N\t{n}\nP@{k}\t{precision:.3g}\nR@{k}\t{recall:.3g}")
@@ -285,7 +285,7 @@ def score_labels(model: str, data: str, k: Number = 1, threshold: Least = 0.0) -
 
     classifier = load(model_folder_of(model))
     prefix = _prefix(classifier)
-    rows = read(data, trained=classifier.schema)
+    rows = read(data, schema=classifier.schema)
     counts = label_counts(classifier, rows, _n_best(classifier, k), threshold).tolist()
     for label, (n_true, n_predicted, n_correct) in enumerate(counts):
         measures = {
@@ -335,7 +335,7 @@ def print_best(model: str, data: str, k: int, threshold: float, has_probabilitie
     """Print the best labels of each row as fastText does."""
     from embedx.classification.classifier import load
     from embedx.cli.labels import best_of_arriving
-    from embedx.labeled.read import read, read_arriving
+    from embedx.labeled.read import read_arriving, read_to_predict
     from embedx.text.sources import STANDARD_INPUT
 
     classifier = load(model_folder_of(model))
@@ -345,7 +345,7 @@ def print_best(model: str, data: str, k: int, threshold: float, has_probabilitie
         arriving = read_arriving(classifier.schema)
         best = (answered.best for answered in best_of_arriving(classifier, arriving, n_best))
     else:
-        rows = read(data, trained=classifier.schema, keeps_empty_lines=True)
+        rows = read_to_predict(data, classifier.schema)
         best = (block for block in classifier.iter_top_k(rows.features, n_best))
     for ids, probabilities in best:
         for row, row_probabilities in zip(ids.tolist(), probabilities.tolist(), strict=True):

@@ -113,9 +113,16 @@ class LabelledData(Data):
 
     def prepare(self, progress: Progress) -> dict[str, Any]:
         table = TableSettings.from_options(self.options)
-        training = read_training(self.train, self.train_labels, progress=progress, table=table)
+        threads = self.settings.threads
+        training = read_training(
+            self.train, self.train_labels, table=table, progress=progress, threads=threads
+        )
         self.rows = read_test(
-            self.test or GENERATED, self.test_labels, trained=training.schema, progress=progress
+            self.test or GENERATED,
+            self.test_labels,
+            schema=training.schema,
+            progress=progress,
+            threads=threads,
         )
 
         self._choose_measures()

@@ -8,10 +8,11 @@ import numpy as np
 from embedx.errors import DataError, Setting
 from embedx.labeled.array_checks import labels_in
 from embedx.labeled.cells import LIST_REMEDY, labels_of, note_separator
-from embedx.labeled.data import DataSchema, Labeled, Labels
+from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.files import LabelledFile, Lines, source_of
 from embedx.labeled.formats import array_format_of
 from embedx.labeled.ids import MAX_IDS, Numbering, decoded, ids_and_names, is_id
+from embedx.labeled.options import ReadOptions
 from embedx.runtime.progress import Progress
 
 
@@ -53,16 +54,16 @@ def with_names(data: Labeled, names: Sequence[str], file: str) -> Labeled:
     return replace(data, labels=labels, n_labels=n_labels, source_schema=schema)
 
 
-def with_labels(
-    data: Labeled, file: str, separator: str | None, progress: Progress, trained: DataSchema | None
-) -> Labeled:
+def with_labels(data: Labeled, file: str, options: ReadOptions, progress: Progress) -> Labeled:
     """The same rows with the labels in the file."""
     labels_file = LabelledFile(source_of(file), progress)
     format = array_format_of(labels_file)
-    names = trained.names if trained else None
-    by_name = trained.by_name if trained else None
-    if trained is not None and separator is None:
-        separator = trained.label_separator
+    training_schema = options.schema
+    names = training_schema.names if training_schema else None
+    by_name = training_schema.by_name if training_schema else None
+    separator = options.table.label_separator
+    if training_schema is not None and separator is None:
+        separator = training_schema.label_separator
 
     n_labels = 0
     are_numbers = format is not None and format.read_array is not None
@@ -74,7 +75,7 @@ def with_labels(
         by_name = bool(by_name)
     else:
         labels, words = _label_lines(labels_file.lines, len(data), separator)
-        if trained is None and separator is None:
+        if training_schema is None and separator is None:
             note_separator(file, words, progress)
 
     id_of, names = ids_and_names(words, by_name, names, file, are_numbers)
@@ -88,7 +89,7 @@ def with_labels(
         )
 
     schema = data.schema
-    if trained is None:
+    if training_schema is None:
         n_labels = max(n_labels, schema.n_labels, int(labels.ids.max(initial=-1)) + 1)
         by_name = names is not None
         schema = replace(schema, n_labels=n_labels, by_name=by_name, label_separator=separator)

@@ -27,7 +27,7 @@ def labelled_rows(
     rows: Any,
     labels: Any,
     *,
-    trained: DataSchema,
+    schema: DataSchema,
     table: TableSettings,
     names_new_labels: bool = False,
 ) -> Labeled:
@@ -42,16 +42,16 @@ def labelled_rows(
     Raises `EmbedxError` for rows or labels of another kind, and where no label is known.
     """
     if labels is None:
-        data = _labelled_records(rows, trained, table)
+        data = _labelled_records(rows, schema, table)
         name = NAME
     else:
-        features = features_of(rows, trained)
-        data = _with_labels(features, labels, trained)
+        features = features_of(rows, schema)
+        data = _with_labels(features, labels, schema)
         name = LABELS
-    _check_labels(data, trained, name)
+    _check_labels(data, schema, name)
     if names_new_labels:
         return data
-    return replace(data, source_schema=trained)
+    return replace(data, source_schema=schema)
 
 
 def label_name(label: Any) -> str:
@@ -60,37 +60,37 @@ def label_name(label: Any) -> str:
     return str(int(label) if is_whole else label)
 
 
-def _labelled_records(rows: Any, trained: DataSchema, table: TableSettings) -> Labeled:
+def _labelled_records(rows: Any, schema: DataSchema, table: TableSettings) -> Labeled:
     """Records or a data frame with the columns of the training table, one of which has labels."""
     records = records_of(rows)
-    if records is None or trained.columns is None:
+    if records is None or schema.columns is None:
         problem = "a classifier is scored on rows with labels"
         raise SettingError(LABELS, None, problem, "give the label of each row")
-    read = read_records(records, trained, table)
-    ids, names = ids_and_names(read.names or [], trained.by_name, trained.names, NAME)
+    read = read_records(records, schema, table)
+    ids, names = ids_and_names(read.names or [], schema.by_name, schema.names, NAME)
     labels = Labels(read.labels.offsets, ids[read.labels.ids]).distinct()
-    schema = replace(trained, names=names or trained.names)
-    return Labeled(read.features, labels, trained.n_labels, schema, ids=read.ids)
+    schema = replace(schema, names=names or schema.names)
+    return Labeled(read.features, labels, schema.n_labels, schema, ids=read.ids)
 
 
-def _with_labels(features: Any, labels: Any, trained: DataSchema) -> Labeled:
+def _with_labels(features: Any, labels: Any, schema: DataSchema) -> Labeled:
     """Rows of features with their labels. Raises `DataError` unless there are as many."""
     checks.refuse(checks.wrong_sparse(labels), LABELS, "build the matrix anew")
-    indicators = _indicators(labels, trained)
-    schema = trained
+    indicators = _indicators(labels, schema)
+    names = schema.names
     if indicators is not None:
         labels_of_rows = Labels.of_matrix(indicators)
     else:
-        labels_of_rows, names = _numbered(_values_of(labels), trained)
-        schema = replace(trained, names=names or trained.names)
+        labels_of_rows, all_names = _numbered(_values_of(labels), schema)
+        names = all_names or names
     n_rows = features.shape[0]
     if len(labels_of_rows) != n_rows:
         problem = f"{len(labels_of_rows):,} rows of labels, but X has {n_rows:,} rows"
         raise DataError(LABELS, None, problem, "give those of each row")
-    return Labeled(features, labels_of_rows, trained.n_labels, schema)
+    return Labeled(features, labels_of_rows, schema.n_labels, replace(schema, names=names))
 
 
-def _check_labels(data: Labeled, trained: DataSchema, name: str) -> None:
+def _check_labels(data: Labeled, schema: DataSchema, name: str) -> None:
     """Raise `DataError` if no row has a label, or none that the model knows."""
     ids = data.labels.ids
     if not len(ids):
@@ -98,12 +98,12 @@ def _check_labels(data: Labeled, trained: DataSchema, name: str) -> None:
         if name == NAME:
             remedy = (remedy, " as y, or name their column by ", Setting("label_column"))
         raise DataError(name, None, "no row has a label", remedy)
-    if ids.min() < trained.n_labels:
+    if ids.min() < schema.n_labels:
         return
     known_label = "0"
     unknown_label = str(ids[0])
-    if trained.names and data.schema.names:
-        known_label = trained.names[0]
+    if schema.names and data.schema.names:
+        known_label = schema.names[0]
         unknown_label = data.schema.names[ids[0]]
     problem = f"all labels are unknown to the model, such as {unknown_label}"
     raise DataError(name, None, problem, f"give labels such as {known_label}")
@@ -112,37 +112,37 @@ def _check_labels(data: Labeled, trained: DataSchema, name: str) -> None:
 # ---- labels
 
 
-def _indicators(labels: Any, trained: DataSchema) -> csr_matrix | None:
+def _indicators(labels: Any, schema: DataSchema) -> csr_matrix | None:
     """The indicator matrix, (n_rows, n_labels), that the labels are; None if they are others."""
     if issparse(labels):
         matrix = csr_matrix(labels)
     elif hasattr(labels, "columns"):
-        matrix = _columns_in_order(labels, trained)
+        matrix = _columns_in_order(labels, schema)
     elif getattr(labels, "ndim", 1) == 2:
         matrix = np.asarray(labels)
     else:
-        matrix = _zeros_and_ones(labels, trained.n_labels)
+        matrix = _zeros_and_ones(labels, schema.n_labels)
     if matrix is None or matrix.shape[1] == 1:
         return None
-    if matrix.shape[1] != trained.n_labels or matrix.dtype.kind not in "biuf":
+    if matrix.shape[1] != schema.n_labels or matrix.dtype.kind not in "biuf":
         problem = f"shape {matrix.shape} of {matrix.dtype}"
-        remedy = f"give a label for each row, or 0 and 1 for each of {trained.n_labels:,} labels"
+        remedy = f"give a label for each row, or 0 and 1 for each of {schema.n_labels:,} labels"
         raise DataError(LABELS, None, problem, remedy)
     indicators = csr_matrix(matrix)
     check_finite(LABELS, indicators.data)
     return indicators
 
 
-def _columns_in_order(frame: Any, trained: DataSchema) -> ndarray:
+def _columns_in_order(frame: Any, schema: DataSchema) -> ndarray:
     """The values of a data frame, whose columns are in the order of the labels if they are called
     so.
     """
     columns = {str(name): name for name in frame.columns}
-    if trained.names is not None and columns.keys() == set(trained.names):
-        frame = frame[[columns[name] for name in trained.names]]
-    elif trained.names is not None and len(columns) == trained.n_labels:
+    if schema.names is not None and columns.keys() == set(schema.names):
+        frame = frame[[columns[name] for name in schema.names]]
+    elif schema.names is not None and len(columns) == schema.n_labels:
         problem = f"columns {', '.join(columns)}, which are not the labels"
-        raise DataError(LABELS, None, problem, f"call them {', '.join(trained.names)}")
+        raise DataError(LABELS, None, problem, f"call them {', '.join(schema.names)}")
     return np.asarray(frame)
 
 
@@ -170,16 +170,16 @@ def _values_of(labels: Any) -> Iterable[Any]:
     return labels if isinstance(labels, Iterable) else [labels]
 
 
-def _numbered(values: Iterable[Any], trained: DataSchema) -> tuple[Labels, list[str] | None]:
+def _numbered(values: Iterable[Any], schema: DataSchema) -> tuple[Labels, list[str] | None]:
     """The ids of the labels of each row, and the names of all, also of new ones."""
-    names = set(trained.names or ())
+    names = set(schema.names or ())
     rows = [
-        _labels_of_row(value, number, trained.columns, names) for number, value in enumerate(values)
+        _labels_of_row(value, number, schema.columns, names) for number, value in enumerate(values)
     ]
     numbers = Numbering(MemoryBudget(LABELS))
     labels = numbers.labels_of([as_utf8(label).encode() for label in row] for row in rows)
-    by_name = trained.by_name or _are_names(numbers, names)
-    ids, all_names = ids_and_names(numbers, by_name, trained.names, LABELS)
+    by_name = schema.by_name or _are_names(numbers, names)
+    ids, all_names = ids_and_names(numbers, by_name, schema.names, LABELS)
     return Labels(labels.offsets, ids[labels.ids]).distinct(), all_names
 
 

@@ -7,19 +7,28 @@ from embedx.labeled.tables.settings import TableSettings
 from embedx.labeled.words import TextFeatureSettings
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ReadOptions:
     """What readers of files are asked for.
 
-    trained            the schema of the training data, if the rows are not those
-    text               which words and n-grams of text are features
-    table              which columns of a table are used
-    keeps_empty_lines  whether empty lines at the end of a file without a header are rows
-    needs_labels       whether a table must have a column of labels
+    schema          that of the training data, if the rows are not those
+    text            which words and n-grams of text are features, where `schema` does not decide
+    table           which columns of a table are used, where `schema` does not decide
+    labels_file     the file of the labels, if the rows have none of their own
+    for_prediction  whether labels are to be predicted: a table needs no column of labels, and
+                    empty lines at the end of a file without a header are rows, as those between
+                    others always are
+    threads         how many threads parse the lines of a file; None: one per usable core
     """
 
-    trained: DataSchema | None = None
+    schema: DataSchema | None = None
     text: TextFeatureSettings = field(default_factory=TextFeatureSettings)
     table: TableSettings = field(default_factory=TableSettings)
-    keeps_empty_lines: bool = False
-    needs_labels: bool = False
+    labels_file: str | None = None
+    for_prediction: bool = False
+    threads: int | None = None
+
+    @property
+    def needs_label_column(self) -> bool:
+        """Whether a table must have a column of labels."""
+        return self.labels_file is None and not self.for_prediction

@@ -1,4 +1,10 @@
-"""`read`: labelled data from files of any format of the registry, `embedx.labeled.formats`.
+"""Labelled data from files of any format of the registry, `embedx.labeled.formats`.
+
+    read             rows with the labels they have
+    read_training    rows to train on
+    read_test        rows to score a classifier on
+    read_to_predict  rows to predict the labels of
+    read_arriving    the same, of standard input as they come
 
 Several files of one format are one data set: named one by one, by a pattern or by their folder.
 Arrays need a file of labels: .npy or IDX integers, an indicator matrix as .npz, or lines of text,
@@ -8,9 +14,9 @@ or standard input. `digits` are generated.
 A label is the text that stands in the file. XC and LIBSVM files, and .npy and IDX, define labels as
 numbers: there +1, 01 and 1 are the same.
 
-Functions called `read_...` open files; those called after their result take what is in memory.
 """
 
+import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -20,7 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.sparse import csr_matrix, issparse
 
-from embedx.errors import DataError, Setting, SettingError, Text
+from embedx.errors import DataError, Setting, SettingError, Text, public_url
 from embedx.labeled.array_checks import check_finite
 from embedx.labeled.data import (
     Columns,
@@ -62,113 +68,119 @@ class ArrivedRows(NamedTuple):
     ids: np.ndarray | None
 
 
-def read_test(
-    source: str,
-    labels: str | None = None,
-    *,
-    trained: DataSchema,
-    progress: Progress = SILENT,
-    table: TableSettings = DEFAULT_TABLE,
-    names_new_labels: bool = False,
-) -> Labeled:
-    """The test rows in `source`, with the features and labels of the training data; see `read`.
-
-    Raises `DataError` if no row has a label: nothing could be scored.
-    """
-    data = read(
-        source,
-        labels,
-        progress=progress,
-        trained=trained,
-        table=table,
-        names_new_labels=names_new_labels,
-        is_test=True,
-    )
-    if not len(data.labels.ids):
-        remedy = ("name labelled rows, or a file of labels with ", Setting("test_labels"))
-        raise _no_label(data, source, remedy)
-    return data
-
-
 def read(
     source: str | Sequence[str],
     labels: str | None = None,
     *,
-    progress: Progress = SILENT,
-    trained: DataSchema | None = None,
-    keeps_empty_lines: bool = False,
+    schema: DataSchema | None = None,
     text: TextFeatureSettings = DEFAULT_TEXT,
     table: TableSettings = DEFAULT_TABLE,
-    names_new_labels: bool = False,
-    is_test: bool | None = None,
+    progress: Progress = SILENT,
+    threads: int | None = None,
 ) -> Labeled:
     """The rows in `source`, with their labels; they may have none at all.
 
-    source            one file, or several of one format
-    labels            the file of the labels, if the rows have none of their own
-    trained           the schema of the training data, if the rows are not those. Features that it
-                      lacks are dropped. Labels that it lacks are kept: they get ids of at least its
-                      `n_labels`, while `n_labels` of the result stays that of the training data
-    keeps_empty_lines  whether empty lines at the end of a file without a header are rows, as
-                      those between others always are
-    text              which words and n-grams of text are features, unless `trained` decides
-    table             which columns of a table are used, where `trained` does not decide
-    names_new_labels  whether the schema of the result also has names of labels that `trained` lacks
-    is_test           whether the test rows of a recipe are meant; by default they are with
-                      `trained`, unless new labels are named
+    source   one file, or several of one format
+    labels   the file of the labels, if the rows have none of their own
+    schema   that of the training data, if the rows are not those: of a recipe the test rows are
+             read. Features that it lacks are dropped. Labels that it lacks are kept: they get ids
+             of at least its `n_labels`, while `n_labels` of the result stays that of the training
+             data
+    text     which words and n-grams of text are features, where `schema` does not decide
+    table    which columns of a table are used, where `schema` does not decide
+    threads  how many threads parse the lines of a file; None: one per usable core
     """
-    names = named(source)
-    if labels == STANDARD_INPUT and STANDARD_INPUT in names:
-        problem = "standard input cannot be both the features and the labels"
-        raise DataError(STANDARD_INPUT, None, problem, "name a file for one of them")
-    if names == [GENERATED]:
-        training, test = digits()
-        return training if trained is None else test
-
-    if is_test is None:
-        is_test = trained is not None and not names_new_labels
-    names, split = split_of(names, is_test, progress)
-    if labels is None:
-        labels = labels_of_recipe(names)
-    files = LabelledFiles(sources_of(names), progress)
-    name = files.name
-    try:
-        needs_labels = labels is None and not keeps_empty_lines
-        options = ReadOptions(trained, text, table, keeps_empty_lines, needs_labels)
-        data = _read_files(files, options)
-        if labels is not None:
-            if len(data.labels.ids):
-                raise DataError(
-                    name, None, "has labels of its own", f"leave out the file of labels, {labels}"
-                )
-            data = with_labels(data, labels, table.label_separator, progress, trained)
-        else:
-            _check_separator_is_used(name, table, data)
-
-        if trained is not None and not names_new_labels:
-            if not keeps_empty_lines:
-                _note_unknown_labels(name, data, trained, progress)
-            data = replace(data, source_schema=replace(data.schema, names=trained.names))
-        if split is not None:
-            data = data.rows(split_rows(split, len(data)))
+    options = ReadOptions(
+        schema=schema, text=text, table=table, labels_file=labels, threads=threads
+    )
+    data = _read(source, options, progress, is_test=schema is not None)
+    if schema is None:
         return data
-    except MemoryError as error:
-        # Less may be had than is free, as by `ulimit -v`.
-        raise DataError(
-            name, None, "takes more memory than is available", "use fewer rows or more memory"
-        ) from error
+    _note_unknown_labels(_shown(source), data, schema, progress)
+    return _without_new_names(data, schema)
+
+
+def read_training(
+    source: str | Sequence[str],
+    labels: str | None = None,
+    *,
+    schema: DataSchema | None = None,
+    text: TextFeatureSettings = DEFAULT_TEXT,
+    table: TableSettings = DEFAULT_TABLE,
+    progress: Progress = SILENT,
+    threads: int | None = None,
+) -> Labeled:
+    """The rows as `read` gives them, with two labels or more.
+
+    schema  that of earlier training data, which training continues from: the labels are those and
+            new ones, which are named after them
+    """
+    options = ReadOptions(
+        schema=schema, text=text, table=table, labels_file=labels, threads=threads
+    )
+    data = _read(source, options, progress, is_test=False)
+    if schema is not None:
+        return _with_new_labels(_without_unknown_words(data, schema), schema)
+    _check_two_labels(data, _shown(source), labels)
+    _check_features(data, _shown(source))
+    return data
+
+
+def read_test(
+    source: str,
+    labels: str | None = None,
+    *,
+    schema: DataSchema,
+    table: TableSettings = DEFAULT_TABLE,
+    names_new_labels: bool = False,
+    progress: Progress = SILENT,
+    threads: int | None = None,
+) -> Labeled:
+    """The test rows in `source`, with the features and labels of the training data; see `read`.
+
+    names_new_labels  whether the schema of the result also names the labels that `schema` lacks
+
+    Raises `DataError` if no row has a label: nothing could be scored.
+    """
+    options = ReadOptions(schema=schema, table=table, labels_file=labels, threads=threads)
+    data = _read(source, options, progress, is_test=True)
+    if not len(data.labels.ids):
+        remedy = ("name labelled rows, or a file of labels with ", Setting("test_labels"))
+        raise _no_label(data, _shown(source), remedy)
+    if names_new_labels:
+        return data
+    _note_unknown_labels(_shown(source), data, schema, progress)
+    return _without_new_names(data, schema)
+
+
+def read_to_predict(
+    source: str,
+    schema: DataSchema,
+    *,
+    table: TableSettings = DEFAULT_TABLE,
+    progress: Progress = SILENT,
+    threads: int | None = None,
+) -> Labeled:
+    """The rows in `source`, with the features of the training data; see `for_prediction`."""
+    options = ReadOptions(schema=schema, table=table, for_prediction=True, threads=threads)
+    data = _read(source, options, progress, is_test=True)
+    return _without_new_names(data, schema)
 
 
 def read_arriving(
-    trained: DataSchema, *, progress: Progress = SILENT, table: TableSettings = DEFAULT_TABLE
+    schema: DataSchema,
+    *,
+    table: TableSettings = DEFAULT_TABLE,
+    progress: Progress = SILENT,
+    threads: int | None = None,
 ) -> Iterator[ArrivedRows]:
     """The rows of standard input, those that are there at a time, so that each can be answered
-    before the next is written. Formats whose lines are no rows by themselves are read to the end.
+    before the next is written. A format whose lines are not rows by themselves is read to the end.
 
-    The first line shows the format, as that of a file does; the kind of features that the training
-    data have is looked for first.
+    The first line decides on the format, as in a file; formats with the training data's kind of
+    features are tried first.
     """
-    options = ReadOptions(trained, table=table, keeps_empty_lines=True)
+    options = ReadOptions(schema=schema, table=table, for_prediction=True, threads=threads)
     format = None
     arriving = arriving_lines()
     for lines in arriving:
@@ -176,33 +188,99 @@ def read_arriving(
         if format is None and not is_blank:
             lines = lines.removeprefix(UTF8_MARK)
             first = _arrived([lines], SILENT).first
-            has_comments = trained.columns is None and trained.text is None
+            has_comments = schema.columns is None and schema.text is None
             if has_comments and not first.lines.first_row:
                 continue
-            format = format_of_arriving(first, trained, options)
+            format = format_of_arriving(first, schema, options)
             if not format.is_of_lines:
                 data = _read_files(_arrived(chain([lines], arriving), progress), options, format)
                 yield ArrivedRows(data.features, data.ids)
                 return
-        if is_blank and trained.columns:
+        if is_blank and schema.columns:
             continue
         yield _rows_of_lines(lines, format, options, progress)
         # what is noted of the first rows holds for all
         progress = SILENT
 
 
+def _read(
+    source: str | Sequence[str], options: ReadOptions, progress: Progress, *, is_test: bool
+) -> Labeled:
+    """The rows in `source`; with a schema, that of the result has the names of new labels.
+
+    is_test  whether the test rows of a recipe are meant
+    """
+    names = named(source)
+    if options.labels_file == STANDARD_INPUT and STANDARD_INPUT in names:
+        problem = "standard input cannot be both the features and the labels"
+        raise DataError(STANDARD_INPUT, None, problem, "name a file for one of them")
+    if names == [GENERATED]:
+        training, test = digits()
+        return test if is_test else training
+
+    names, split = split_of(names, is_test, progress)
+    if options.labels_file is None:
+        options = replace(options, labels_file=labels_of_recipe(names))
+    files = LabelledFiles(sources_of(names), progress)
+    with _shortage_reported(files.name):
+        data = _read_files(files, options)
+        data = _with_labels_of_file(data, files.name, options, progress)
+        return data if split is None else data.rows(split_rows(split, len(data)))
+
+
+@contextlib.contextmanager
+def _shortage_reported(name: str) -> Iterator[None]:
+    """Raise `DataError` where memory ends: less may be had than is free, as by `ulimit -v`."""
+    try:
+        yield
+    except MemoryError as error:
+        raise DataError(
+            name, None, "takes more memory than is available", "use fewer rows or more memory"
+        ) from error
+
+
+def _with_labels_of_file(
+    data: Labeled, name: str, options: ReadOptions, progress: Progress
+) -> Labeled:
+    """The rows with the labels of `labels_file`, if there is one."""
+    if options.labels_file is None:
+        _check_separator_is_used(name, options.table, data)
+        return data
+    if len(data.labels.ids):
+        remedy = f"leave out the file of labels, {options.labels_file}"
+        raise DataError(name, None, "has labels of its own", remedy)
+    return with_labels(data, options.labels_file, options, progress)
+
+
+def _shown(source: str | Sequence[str]) -> str:
+    """The names of the data, for a message."""
+    return " ".join(map(public_url, named(source)))
+
+
+def _without_new_names(data: Labeled, schema: DataSchema) -> Labeled:
+    """The same rows, whose schema names the labels of the training data alone."""
+    return replace(data, source_schema=replace(data.schema, names=schema.names))
+
+
+def _without_unknown_words(data: Labeled, schema: DataSchema) -> Labeled:
+    """The same rows without the column of unknown words, if they have it."""
+    if data.n_features == schema.n_features:
+        return data
+    return replace(data, features=data.features[:, : schema.n_features])
+
+
 def _rows_of_lines(
     lines: bytes, format: Format | None, options: ReadOptions, progress: Progress
 ) -> ArrivedRows:
     """The rows of some lines, whose format is known unless they are all blank."""
-    trained = options.trained
-    assert trained is not None
-    is_text = trained.text is not None and trained.columns is None
+    schema = options.schema
+    assert schema is not None
+    is_text = schema.text is not None and schema.columns is None
     if is_text and (format is None or format.features == "words"):
-        assert trained.text is not None
-        return ArrivedRows(features_of_lines(lines.split(b"\n")[:-1], trained.text), None)
+        assert schema.text is not None
+        return ArrivedRows(features_of_lines(lines.split(b"\n")[:-1], schema.text), None)
     if not lines.strip():
-        shape = (lines.count(b"\n"), trained.n_features)
+        shape = (lines.count(b"\n"), schema.n_features)
         return ArrivedRows(csr_matrix(shape, dtype=np.float32), None)
     data = _read_files(_arrived([lines], progress), options, format)
     return ArrivedRows(data.features, data.ids)
@@ -224,58 +302,25 @@ def _check_separator_is_used(name: str, table: TableSettings, data: Labeled) -> 
         )
 
 
-def _note_unknown_labels(name: str, data: Labeled, trained: DataSchema, progress: Progress) -> None:
+def _note_unknown_labels(name: str, data: Labeled, schema: DataSchema, progress: Progress) -> None:
     """Say so if labels are names, and the training data have none of them."""
     ids = data.labels.ids
     names = data.schema.names
-    if names and data.schema.by_name and len(ids) and ids.min() >= trained.n_labels:
+    if names and data.schema.by_name and len(ids) and ids.min() >= schema.n_labels:
         progress.note(
             f'{name}: all labels are unknown, such as "{names[-1]}"; the training data have'
             f' "{names[0]}"'
         )
 
 
-def read_training(
-    source: str | Sequence[str],
-    labels: str | None = None,
-    *,
-    progress: Progress = SILENT,
-    text: TextFeatureSettings = DEFAULT_TEXT,
-    table: TableSettings = DEFAULT_TABLE,
-    trained: DataSchema | None = None,
-) -> Labeled:
-    """The rows as `read` gives them, with two labels or more.
-
-    With `trained`, the schema of earlier training data, the labels are those and new ones.
-    """
-    data = read(
-        source,
-        labels,
-        progress=progress,
-        text=text,
-        table=table,
-        trained=trained,
-        names_new_labels=trained is not None,
-    )
-    if trained is not None:
-        if data.n_features > trained.n_features:
-            without_unknown = data.features[:, : trained.n_features]
-            data = replace(data, features=without_unknown)
-        return _with_new_labels(data, trained)
-    name = " ".join(named(source))
-    _check_two_labels(data, name, labels)
-    _check_features(data, name)
-    return data
-
-
-def _with_new_labels(data: Labeled, trained: DataSchema) -> Labeled:
-    """The same rows, with labels that the earlier rows lack counted and named."""
-    n_labels = max(trained.n_labels, int(data.labels.ids.max(initial=-1)) + 1)
+def _with_new_labels(data: Labeled, schema: DataSchema) -> Labeled:
+    """The same rows, whose schema counts and names labels that the earlier schema lacks."""
+    n_labels = max(schema.n_labels, int(data.labels.ids.max(initial=-1)) + 1)
     names = data.schema.names
     if names is not None:
         names = [*names, *map(str, range(len(names), n_labels))]
-    schema = replace(data.schema, n_labels=n_labels, names=names)
-    return replace(data, n_labels=n_labels, source_schema=schema)
+    new_schema = replace(data.schema, n_labels=n_labels, names=names)
+    return replace(data, n_labels=n_labels, source_schema=new_schema)
 
 
 def _no_label(data: Labeled, source: str, remedy: Text) -> DataError:
@@ -333,16 +378,16 @@ def _read_files(
 ) -> Labeled:
     """The rows of files of one format, with the features of the training data."""
     rows = _read_file_rows(files, options, format)
-    trained = options.trained
-    labels, n_labels, names = _labels_of(rows, trained, files.name)
-    if trained is None:
+    training_schema = options.schema
+    labels, n_labels, names = _labels_of(rows, training_schema, files.name)
+    if training_schema is None:
         return _training_data(files, rows, labels.distinct(), n_labels, names)
 
     # with the names of new labels
-    schema = replace(trained, names=names or trained.names)
-    _note_first_feature(files.name, rows, trained, files.progress)
-    if trained.columns and rows.columns is None:
-        _note_missing_numbers(files.name, trained.columns, files.progress)
+    schema = replace(training_schema, names=names or training_schema.names)
+    _note_first_feature(files.name, rows, schema, files.progress)
+    if schema.columns and rows.columns is None:
+        _note_missing_numbers(files.name, schema.columns, files.progress)
     features = rows.features
     n_columns = schema.n_features
     if rows.text is not None:
@@ -356,8 +401,8 @@ def _read_file_rows(files: LabelledFiles, options: ReadOptions, format: Format |
     """The rows as their format reads them. Raises `EmbedxError` for files of another kind."""
     first = files.first
     format = format or format_of(first, options)
-    if options.trained and format.features in ("words", "ID:VALUE"):
-        options.trained.check_kind_of_features(first.name, format.features)
+    if options.schema and format.features in ("words", "ID:VALUE"):
+        options.schema.check_kind_of_features(first.name, format.features)
     check = partial(_check_format, format=format, first=first.name, options=options)
     rows = format.read(files.checked_by(check), options)
     if rows.columns is None:
@@ -366,13 +411,13 @@ def _read_file_rows(files: LabelledFiles, options: ReadOptions, format: Format |
 
 
 def _labels_of(
-    rows: FileRows, trained: DataSchema | None, file: str
+    rows: FileRows, schema: DataSchema | None, file: str
 ) -> tuple[Labels, int, list[str] | None]:
     """The labels by id, how many ids there are, and the names by id where labels have names."""
     if rows.names is None:
         return rows.labels, rows.n_labels, None
-    by_name = trained.by_name if trained else True
-    known_names = trained.names if trained else None
+    by_name = schema.by_name if schema else True
+    known_names = schema.names if schema else None
     id_of, names = ids_and_names(rows.names, by_name, known_names, file, rows.labels_are_numbers)
     return Labels(rows.labels.offsets, id_of[rows.labels.ids]), len(names or []), names
 
@@ -409,9 +454,9 @@ def _check_format(file: LabelledFile, format: Format, first: str, options: ReadO
         )
 
 
-def _note_first_feature(name: str, rows: FileRows, trained: DataSchema, progress: Progress) -> None:
+def _note_first_feature(name: str, rows: FileRows, schema: DataSchema, progress: Progress) -> None:
     """Say so if features count from 1 where the training data were arrays."""
-    if trained.first_feature is None and rows.first_feature:
+    if schema.first_feature is None and rows.first_feature:
         progress.note(f"{name}: features count from 1, the columns that were trained on from 0")
 
 
@@ -426,17 +471,17 @@ def _check_no_table_settings(name: str, table: TableSettings) -> None:
         )
 
 
-def _note_missing_numbers(name: str, trained_columns: Columns, progress: Progress) -> None:
+def _note_missing_numbers(name: str, training_columns: Columns, progress: Progress) -> None:
     """Say that these rows lack the numbers of the training table.
 
     Raises `DataError` if that table has no text: then nothing is left to predict from.
     """
-    numbers = ", ".join(trained_columns.numbers)
-    if not trained_columns.text:
+    numbers = ", ".join(training_columns.numbers)
+    if not training_columns.text:
         raise DataError(
             name, None, "no table, as the training data are", f"give a table with {numbers}"
         )
-    if trained_columns.numbers:
+    if training_columns.numbers:
         progress.note(f"{name}: no table, so that rows have no {numbers}")
 
 

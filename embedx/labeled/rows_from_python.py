@@ -195,7 +195,8 @@ def read_records(
     """Records as the same rows of a file are read, with their labels if they have any."""
     files = LabelledFiles([Source(NAME, LABELLED_ROWS, None)], SILENT)
     opened = OpenTable(enumerate(records, 1))
-    return read_table(files, ReadOptions(trained=schema, table=table), lambda _: opened)
+    options = ReadOptions(schema=schema, table=table, for_prediction=True)
+    return read_table(files, options, lambda _: opened)
 
 
 def features_of_numbers(values: Any, columns: Columns, name: str = NAME) -> ndarray:

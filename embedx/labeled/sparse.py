@@ -1,8 +1,8 @@
 """Sparse rows as text: the XC repository's `N D L` header and `l1,l2 f:v f:v ...` lines, or
 LIBSVM's, without a header.
 
-A compiled kernel reads hundreds of megabytes a second, in each of several threads. Where it finds
-what is no feature it stops, and Python explains it.
+A compiled kernel parses hundreds of megabytes a second in each thread. It stops at what is no
+feature, and Python explains it.
 """
 
 import re
@@ -272,11 +272,17 @@ class ChunkRows(NamedTuple):
     labels: np.ndarray | list[bytes]
 
 
-def read_sparse_rows(lines: Lines, ranges: Ranges, by_name: bool) -> FileRows:
-    """The rows of the lines, parsed by all cores while further ones are read."""
+def read_sparse_rows(
+    lines: Lines, ranges: Ranges, by_name: bool, threads: int | None = None
+) -> FileRows:
+    """The rows of the lines.
+
+    by_name  whether labels are names, which are numbered, and not ids
+    threads  how many threads parse while further lines are read; None: one per usable core
+    """
     names = Numbering(lines.budget) if by_name else None
     chunks = []
-    for rows in _parsed_chunks(lines, ranges, by_name):
+    for rows in _parsed_chunks(lines, ranges, by_name, threads):
         if names is not None:
             ids = np.array([names[word] for word in rows.labels], int32)
             rows = rows._replace(labels=ids)
@@ -295,17 +301,19 @@ def read_sparse_rows(lines: Lines, ranges: Ranges, by_name: bool) -> FileRows:
     )
 
 
-def _parsed_chunks(lines: Lines, ranges: Ranges, by_name: bool) -> Iterator[ChunkRows]:
-    """The rows of each chunk in order, parsed by all cores while further chunks are read."""
+def _parsed_chunks(
+    lines: Lines, ranges: Ranges, by_name: bool, threads: int | None
+) -> Iterator[ChunkRows]:
+    """The rows of each chunk, in order; see `read_sparse_rows`."""
     parse = partial(_parsed, lines.name, lines.budget, ranges, by_name)
     numbered = ((chunk, lines.chunk_line) for chunk in lines)
-    # Most requests have no other chunk, and counting cores takes longer than parsing them.
+    # Most requests have no second chunk, and counting cores takes longer than parsing the first.
     yield parse(*next(numbered))
     second = next(numbered, None)
     if second is None:
         return
 
-    threads = usable_cores()
+    threads = threads or usable_cores()
     pool = ThreadPoolExecutor(threads, "embedx-parser")
     submitted = (_submitted(pool, parse, *chunk) for chunk in chain([second], numbered))
     try:

@@ -49,7 +49,7 @@ def values_for_pair(classifiers: Sequence[Classifier], request: PageRequest) -> 
         return {}
     progress = request.progress
     data = [
-        read_test(test, request.test_labels, trained=classifier.schema, progress=progress)
+        read_test(test, request.test_labels, schema=classifier.schema, progress=progress)
         for classifier in classifiers
     ]
     for classifier, rows in zip(classifiers, data, strict=True):

@@ -71,7 +71,7 @@ def values_for_model(classifier: Classifier, request: PageRequest) -> dict[str, 
         values |= {"source": None, "key_figures": key_figures}
         return values | in_training(classifier)
 
-    data = read_test(source, request.test_labels, trained=classifier.schema, progress=progress)
+    data = read_test(source, request.test_labels, schema=classifier.schema, progress=progress)
     warn_of_training_rows(classifier, data, source, progress)
     metrics = report_of_one(classifier, request.names[0], data, progress)
     analysis = metrics.analysis

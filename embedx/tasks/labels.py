@@ -172,7 +172,13 @@ class LabelTask:
         if not test:
             return Rows(training, None)
         schema = training.schema
-        rows = read_test(test, request.test_labels, trained=schema, progress=self.progress)
+        rows = read_test(
+            test,
+            request.test_labels,
+            schema=schema,
+            progress=self.progress,
+            threads=self.options.get("threads"),
+        )
         return Rows(training, rows)
 
     def _test_source(self) -> str | None:
@@ -212,7 +218,8 @@ class LabelTask:
             progress=self.progress,
             text=TextFeatureSettings.from_options(self.options),
             table=TableSettings.from_options(self.options),
-            trained=schema,
+            schema=schema,
+            threads=self.options.get("threads"),
         )
         learns_text = training.schema.text is not None and schema is None
         need: Text = "features that are words"

@@ -73,7 +73,7 @@ def check_labels(name: str) -> None:
         again = api.classify(file, **options)
         for stem, array in first.arrays.items():
             np.testing.assert_array_equal(array, again.arrays[stem], "the same seed, another model")
-        accuracy = first.evaluate(read(str(file), trained=first.schema))["p@1"]
+        accuracy = first.evaluate(read(str(file), schema=first.schema))["p@1"]
     assert accuracy > MIN_ACCURACY, f"P@1 {accuracy:.2f} of rows that were trained on"
 
 

@@ -307,7 +307,7 @@ def check_training(source, labels=None, **how):
     schema = data.schema
     check_labeled(data)
     assert data.labels.ids.max() < data.n_labels
-    again = read(source, labels, trained=schema)
+    again = read(source, labels, schema=schema)
     check_labeled(again)
     n_rows, n_features = data.features.shape
     assert again.features.shape[0] == n_rows

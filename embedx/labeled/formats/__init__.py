@@ -54,13 +54,13 @@ def format_of(file: LabelledFile, options: ReadOptions) -> Format:
     )
 
 
-def format_of_arriving(file: LabelledFile, trained: DataSchema, options: ReadOptions) -> Format:
+def format_of_arriving(file: LabelledFile, schema: DataSchema, options: ReadOptions) -> Format:
     """The format of lines that arrive, which has the features of the training data or columns."""
-    kind = trained.kind_of_features
+    kind = schema.kind_of_features
     for format in TEXT_FORMATS:
         if format.features in (kind, "columns") and format.recognises(file, options):
             return format
-    if trained.columns is not None:
+    if schema.columns is not None:
         return format_of(file, options)
     return next(
         format for format in TEXT_FORMATS if format.features == kind and format.is_of_any_lines

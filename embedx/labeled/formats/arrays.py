@@ -86,7 +86,7 @@ def _read_array(file: LabelledFile, content: str, load: Callable[[LabelledFile],
 
 def _array_rows(name: str, array: Any, options: ReadOptions) -> FileRows:
     """The rows of an array: of features or, like a training table without text, of its numbers."""
-    columns = options.trained.columns if options.trained else None
+    columns = options.schema.columns if options.schema else None
     if columns is not None and not columns.text:
         columns = dataclasses.replace(columns, label=None, indicators=[], id=None)
         features = features_of_numbers(array, columns, name)

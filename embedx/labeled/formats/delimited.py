@@ -19,11 +19,11 @@ def recognises(file: LabelledFile, options: ReadOptions) -> bool:
     if reader_of(file.name) == "table" or options.table.names or options.table.header:
         return True
 
-    trained = options.trained
+    schema = options.schema
     fields = fields_of_line(file.lines.first_line)
-    if trained and trained.columns and has_features_of(fields, trained.columns):
+    if schema and schema.columns and has_features_of(fields, schema.columns):
         return True
-    lines_are_text = trained is not None and trained.text is not None
+    lines_are_text = schema is not None and schema.text is not None
     return not lines_are_text and has_labels_and_text(fields)
 
 
@@ -33,12 +33,12 @@ def fields_of_line(line: str) -> list[str]:
     return [field.strip() for field in line.replace('"', "").split(delimiter)]
 
 
-def has_features_of(fields: list[str], trained_columns: Columns) -> bool:
+def has_features_of(fields: list[str], training_columns: Columns) -> bool:
     """Whether the fields have the features of the training data, by name or by position."""
-    if not trained_columns.text:
+    if not training_columns.text:
         return True
     positions = map(str, range(1, len(fields) + 1))
-    return {*trained_columns.text, *trained_columns.numbers} <= {*fields, *positions}
+    return {*training_columns.text, *training_columns.numbers} <= {*fields, *positions}
 
 
 def has_labels_and_text(fields: list[str]) -> bool:
@@ -53,8 +53,8 @@ def read(files: LabelledFiles, options: ReadOptions) -> FileRows:
 
 
 def _opened(file: LabelledFile, options: ReadOptions) -> OpenTable:
-    trained_columns = options.trained.columns if options.trained else None
-    heading = Heading(file.name, options.table, trained_columns, file.progress)
+    training_columns = options.schema.columns if options.schema else None
+    heading = Heading(file.name, options.table, training_columns, file.progress)
     return OpenTable(_records(file, heading), heading)
 
 

@@ -19,26 +19,26 @@ def recognises(file: LabelledFile, options: ReadOptions) -> bool:
     prefix = options.text.label_prefix.encode()
     if b" " + prefix in b" " + file.lines.head.replace(b"\n", b" "):
         return True
-    trained = options.trained
-    trained_on_text = trained is not None and trained.text is not None
-    return trained_on_text and header_in(file.lines.first_line) is None
+    schema = options.schema
+    has_text = schema is not None and schema.text is not None
+    return has_text and header_in(file.lines.first_line) is None
 
 
 def read(files: LabelledFiles, options: ReadOptions) -> FileRows:
     """A row for each line. Labels stand anywhere between white space."""
-    trained_text = options.trained.text if options.trained else None
+    training_text = options.schema.text if options.schema else None
     prefix = options.text.label_prefix
-    if trained_text is not None:
-        prefix = trained_text.settings["label_prefix"]
+    if training_text is not None:
+        prefix = training_text.settings["label_prefix"]
     label = _label_pattern(prefix)
     budget = MemoryBudget(files.name)
     numbering = Numbering(budget)
-    features = text_features(options.text, budget, trained_text)
+    features = text_features(options.text, budget, training_text)
 
     labels = []
     for file in files:
         lines = file.lines
-        if options.keeps_empty_lines:
+        if options.for_prediction:
             lines.keep_empty_lines()
         for chunk in lines:
             check_utf8(lines, chunk)

@@ -28,26 +28,26 @@ def recognises(file: LabelledFile, options: ReadOptions) -> bool:
 
 def read(files: LabelledFiles, options: ReadOptions) -> FileRows:
     """The rows of the files; the id of the first feature is subtracted from all."""
-    trained = options.trained
-    by_name = trained.by_name if trained else True
-    first_feature = trained.first_feature if trained else None
+    schema = options.schema
+    by_name = schema.by_name if schema else True
+    first_feature = schema.first_feature if schema else None
     ranges = Ranges(first_feature or 0, MAX_IDS - 1, MAX_IDS - 1)
     parts = []
     for file in files:
         lines = file.lines
         lines.skip_comments()
-        if options.keeps_empty_lines:
+        if options.for_prediction:
             lines.keep_empty_lines()
-        parts.append(read_sparse_rows(lines, ranges, by_name))
+        parts.append(read_sparse_rows(lines, ranges, by_name, options.threads))
     rows = joined_rows(parts)
 
     columns = rows.features.indices
     if first_feature is None:
-        first_feature = guess_first_feature(columns, trained)
+        first_feature = guess_first_feature(columns, schema)
     columns -= first_feature
     n_rows, n_features = rows.features.shape
     rows.features.resize(n_rows, max(n_features - first_feature, 0))
-    if trained is None:
+    if schema is None:
         files.progress.note(
             f"{files.name}: read as LIBSVM, for the first line is no header ROWS FEATURES LABELS;"
             f" labels are names, features count from {first_feature}"
@@ -55,7 +55,7 @@ def read(files: LabelledFiles, options: ReadOptions) -> FileRows:
     return rows._replace(first_feature=first_feature)
 
 
-def guess_first_feature(ids: np.ndarray, trained: DataSchema | None) -> int:
+def guess_first_feature(ids: np.ndarray, schema: DataSchema | None) -> int:
     """0 if feature 0 occurs, and 1 otherwise, as scikit-learn's load_svmlight_file takes it.
 
     It is 0, too, where training data, which were arrays, have nothing in their first column and one
@@ -63,7 +63,7 @@ def guess_first_feature(ids: np.ndarray, trained: DataSchema | None) -> int:
     """
     if not len(ids) or ids.min() == 0:
         return 0
-    if trained and trained.has_empty_first_column and ids.max() < trained.n_features:
+    if schema and schema.has_empty_first_column and ids.max() < schema.n_features:
         return 0
     return 1
 

@@ -31,7 +31,7 @@ def read(files: LabelledFiles, options: ReadOptions) -> FileRows:
     parts: list[FileRows] = []
     for file in files:
         part = read_file(file, options)
-        if parts and options.trained is None:
+        if parts and options.schema is None:
             _check_same_header(file.name, part, files.first.name, parts[0])
         parts.append(part)
     return joined_rows(parts)
@@ -68,8 +68,10 @@ def read_file(file: LabelledFile, options: ReadOptions) -> FileRows:
 
     lines.skip_first_row()
     lines.min_lines = line + n_rows
-    by_name = options.trained is not None and options.trained.by_name
-    rows = read_sparse_rows(lines, Ranges(0, n_features - 1, n_labels - 1), by_name)
+    by_name = options.schema is not None and options.schema.by_name
+    rows = read_sparse_rows(
+        lines, Ranges(0, n_features - 1, n_labels - 1), by_name, options.threads
+    )
 
     n_rows_read = rows.features.shape[0]
     if not n_rows or n_rows_read != n_rows:

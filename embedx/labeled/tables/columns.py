@@ -27,44 +27,44 @@ def choose_columns(
     has_heading    whether the first row of CSV and TSV names the columns
     columns_of_first_file  the columns of the first of several files, which the others have too
     """
-    trained = options.trained
-    needs_labels = options.needs_labels
+    schema = options.schema
+    needs_label_column = options.needs_label_column
     available = dict.fromkeys(name for record in head for name in fields_of(record))
     named = _named_columns(file, options.table, available, bool(has_heading))
-    trained_columns = columns_of_first_file
-    if trained_columns is None and trained is not None:
-        trained_columns = trained.columns
-    if trained_columns is not None:
-        return _columns_as_trained(
-            file, available, named, trained_columns, needs_labels, has_heading
+    training_columns = columns_of_first_file
+    if training_columns is None and schema is not None:
+        training_columns = schema.columns
+    if training_columns is not None:
+        return _columns_as_in_training(
+            file, available, named, training_columns, needs_label_column, has_heading
         )
-    roles = guess_roles(available, named, head, needs_labels)
-    _check_roles(file, roles, available, needs_labels)
-    if trained is not None:
+    roles = guess_roles(available, named, head, needs_label_column)
+    _check_roles(file, roles, available, needs_label_column)
+    if schema is not None:
         kind = "columns of numbers" if roles.numbers else "words"
-        trained.check_kind_of_features(file, kind)
+        schema.check_kind_of_features(file, kind)
     _note_roles(file, roles, head, progress)
     return roles.columns(options.table.label_separator, has_heading)
 
 
-def _columns_as_trained(
+def _columns_as_in_training(
     file: str,
     available: Mapping[str, None],
     named: Mapping[str, list[str]],
-    trained_columns: Columns,
-    needs_labels: bool,
+    training_columns: Columns,
+    needs_label_column: bool,
     has_heading: bool | None,
 ) -> Columns:
     """The columns of the training data, but for text, label and id where these are named.
 
     Raises `DataError` if features, or labels that are needed, are missing.
     """
-    text = named.get("text_column") or trained_columns.text
-    label = named.get("label_column") or trained_columns.label_columns
-    id_column = next(iter(named.get("id_column", [])), None) or trained_columns.id
+    text = named.get("text_column") or training_columns.text
+    label = named.get("label_column") or training_columns.label_columns
+    id_column = next(iter(named.get("id_column", [])), None) or training_columns.id
 
-    required = [*text, *trained_columns.numbers]
-    if needs_labels:
+    required = [*text, *training_columns.numbers]
+    if needs_label_column:
         required += label
     for column in required:
         if column not in available:
@@ -72,9 +72,9 @@ def _columns_as_trained(
 
     if not all(column in available for column in label):
         label = []
-    has_indicators = bool(trained_columns.indicators)
+    has_indicators = bool(training_columns.indicators)
     return dataclasses.replace(
-        trained_columns,
+        training_columns,
         text=text,
         label=None if has_indicators else next(iter(label), None),
         indicators=label if has_indicators else [],
@@ -84,14 +84,14 @@ def _columns_as_trained(
 
 
 def _check_roles(
-    file: str, roles: Roles, available: Mapping[str, None], needs_labels: bool
+    file: str, roles: Roles, available: Mapping[str, None], needs_label_column: bool
 ) -> None:
     """Raise `EmbedxError` if no column has features, or none has labels that are needed."""
     missing: list[Text] = []
     if not roles.text and not roles.numbers:
         numbers = (" (or ", Setting("feature_columns"), ", of numbers)")
         missing.append((Setting("text_column"), numbers))
-    if needs_labels and not roles.label:
+    if needs_label_column and not roles.label:
         missing.append(Setting("label_column"))
     if missing:
         raise DataError(

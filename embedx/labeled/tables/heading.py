@@ -27,14 +27,14 @@ class Heading:
         self,
         file: str,
         settings: TableSettings,
-        trained_columns: Columns | None,
+        training_columns: Columns | None,
         progress: Progress,
     ) -> None:
         self._file = file
         self._settings = settings
-        self._trained_columns = trained_columns
+        self._training_columns = training_columns
         self._progress = progress
-        known = trained_columns.names if trained_columns else []
+        known = training_columns.names if training_columns else []
         self.names = [name for name in (*settings.names, *known) if not is_position(name)]
 
     def names_of(self, first: list[str], line: int) -> list[str]:
@@ -60,7 +60,11 @@ class Heading:
     def _decide(self, first: list[str]) -> bool:
         if self._settings.header is not None:
             return self._settings.header == "yes"
-        if not self._settings.names and self._trained_columns and self._trained_columns.has_heading:
+        if (
+            not self._settings.names
+            and self._training_columns
+            and self._training_columns.has_heading
+        ):
             return True
         reason = self._reason_for_no_heading(first)
         if reason is None:
@@ -79,8 +83,8 @@ class Heading:
             if all(map(is_position, self._settings.names)):
                 return "columns are given by number"
             return None
-        if self._trained_columns and self._trained_columns.names:
-            if all(map(is_position, self._trained_columns.names)):
+        if self._training_columns and self._training_columns.names:
+            if all(map(is_position, self._training_columns.names)):
                 return "the training data have none"
             return None
         if all(number_of(cell) is not None for cell in first):

@@ -41,7 +41,7 @@ def guess_roles(
     available: Mapping[str, None],
     named: Mapping[str, list[str]],
     head: list[Record],
-    needs_labels: bool,
+    needs_label_column: bool,
 ) -> Roles:
     """The roles of all columns: as named, then by usual names, then by what is left."""
     text = named.get("text_column", [])
@@ -58,9 +58,9 @@ def guess_roles(
     unused = _without(unused, [*label, *text])
 
     has_features = bool(text or numbers)
-    if has_features and needs_labels and not label:
+    if has_features and needs_label_column and not label:
         label = guess_last_label_column(unused)
-    elif not has_features and (label or not needs_labels):
+    elif not has_features and (label or not needs_label_column):
         text = guess_last_text_column(unused, head)
         numbers = [] if text else guess_number_columns(unused, head)
     unused = _without(unused, [*label, *text, *numbers])

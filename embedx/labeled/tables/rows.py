@@ -54,9 +54,9 @@ def read_table(
 ) -> FileRows:
     """The rows of tables, one after the other. All have the columns of the first."""
     name = files.name
-    trained = options.trained
+    schema = options.schema
     budget = MemoryBudget(name)
-    counter = text_features(options.text, budget, trained.text if trained else None)
+    counter = text_features(options.text, budget, schema.text if schema else None)
     collector = RowCollector(counter, budget)
     columns: Columns | None = None
     for file in files:
@@ -66,11 +66,11 @@ def read_table(
     assert columns is not None
     numbers = np.concatenate(collector.numbers)
 
-    if trained is None:
+    if schema is None:
         columns = dataclasses.replace(columns, scales=scales_of(numbers, bool(columns.text)))
     _note_missing(name, columns, collector.n_empty_texts, numbers, files.progress)
     labels = list(collector.label_numbers)
-    if trained is None and columns.separator is None:
+    if schema is None and columns.separator is None:
         note_separator(name, labels, files.progress)
 
     features, text_schema = _features(columns, counter, numbers)
