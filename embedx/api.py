@@ -35,7 +35,7 @@ from embedx.runtime.progress import python_progress
 from embedx.skipgram import estimator as skipgram
 from embedx.skipgram.run import Callback
 from embedx.storage.folder import task_of_model
-from embedx.storage.replacement import check_output
+from embedx.storage.replacement import as_path, check_output
 from embedx.storage.rescue import save_or_rescue
 from embedx.tasks.labels import LabelTask
 from embedx.tasks.requests import ClassifyRequest
@@ -152,8 +152,9 @@ def _reserved(output: str | Path | None, overwrite: bool) -> Iterator[None]:
     if output is None:
         yield
         return
-    check_output(Path(output), overwrite)
-    with reserved(Path(output)):
+    folder = as_path(output, "output")
+    check_output(folder, overwrite)
+    with reserved(folder):
         yield
 
 
@@ -183,13 +184,15 @@ def compare(
     names = _names_of("data", data, "write the rows to a file")
     if isinstance(objectives, str):
         objectives = variants_of(objectives)
+    if not isinstance(objectives, list | tuple):
+        raise SettingError("objectives", objectives, "no names", "give a list, or `ns,hs`")
     with python_progress(verbose) as progress:
         return comparison.compare_files(
             names,
             files,
             given,
             list(objectives),
-            Path(output),
+            as_path(output, "output"),
             resume=resume,
             overwrite=overwrite,
             progress=progress,
@@ -293,8 +296,8 @@ def _classifier_of(model: "AnyModel") -> classifier.Classifier | str:
     # The classifier within a SoftmaxClassifier, which exists only with scikit-learn.
     trained = getattr(model, "classifier_", model)
     if not isinstance(trained, classifier.Classifier):
-        problem = "not a trained classifier"
-        remedy = "give a classifier, or the folder of one"
+        problem = "neither word vectors nor a trained classifier"
+        remedy = "give one of them, or the name of its folder"
         raise DataError(type(model).__name__, None, problem, remedy)
     return trained
 

@@ -139,7 +139,7 @@ def test_the_first_of_two_equal_words_wins(tmp_path):
 @pytest.mark.parametrize(
     ("content", "place", "quoted"),
     [
-        (b"", "vectors:1", "`words dim`"),
+        (b"", "vectors", "0 bytes"),
         (b"Once upon a time\nthere was a corpus\n", "vectors:1", "`words dim`"),
         (b"2 2\na 1 2\nb 3\n", "vectors:3", ("1 numbers", "'b'", "2")),
         (b"a 1 2\nb 3 4\nc d 5\n", "vectors:3", ("'d'", "'c'")),

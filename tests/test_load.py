@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import zipfile
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -123,3 +124,86 @@ def test_a_request_leaves_its_features_alone_whatever_their_indices(folder):
         assert p.tolist() == answers[0][1][: len(p)].tolist()
     for part in ("data", "indices", "indptr"):
         np.testing.assert_array_equal(getattr(features, part), getattr(before, part))
+
+
+@pytest.mark.parametrize(
+    "value", [None, 3, b"model.embedx", ["model.embedx"], {"a": 1}, np.ones(2), object]
+)
+def test_what_is_no_path_is_refused_as_a_model_and_as_an_output(value, two_topics, tmp_path):
+    name = type(value).__qualname__
+    model = embedx.train(str(two_topics), epochs=1, dim=4)
+    with refused_data("model", quoting=name):
+        embedx.load(value)
+    with refused_data("model"):
+        embedx.SoftmaxClassifier.load(value)
+    with refused_data("model"):
+        embedx.write_report(value)
+    with refused_data("folder", quoting=name):
+        model.save(value)
+    with refused_data("path", quoting=name):
+        model.export(value)
+    if value is not None:
+        with refused_data("output"):
+            embedx.train(str(two_topics), output=value)
+        with refused_data("output"):
+            embedx.write_report("model", value)
+    with refused_data("output"):
+        embedx.compare(str(two_topics), "ns,hs", value)
+
+
+def test_vectors_of_gensim_in_memory_are_refused_with_the_way_to_write_them():
+    keyed_vectors = pytest.importorskip("gensim.models").KeyedVectors(2)
+    with refused_data("model", quoting="save_word2vec_format"):
+        embedx.load(keyed_vectors)
+
+
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [
+        (b"", "0 bytes"),
+        (b"\x89HDF\r\n\x1a\n" + bytes(90), "HDF5"),
+        (b"GGUF" + bytes(90), "GGUF"),
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "git lfs pull"),
+        (b"<!DOCTYPE html><html>404</html>", "HTML"),
+        (b'{"weights": 1}', "JSON"),
+    ],
+)
+def test_a_file_of_another_kind_is_called_what_it_is(content, kind, tmp_path):
+    file = tmp_path / "model.bin"
+    file.write_bytes(content)
+    with refused_data("model.bin", quoting=kind):
+        embedx.load(file)
+
+
+def test_a_model_of_pytorch_is_called_a_zip_archive(tmp_path):
+    file = tmp_path / "model.pt"
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("archive/data.pkl", b"\x80\x02}q\x00.")
+    with refused_data("model.pt", quoting="PyTorch"):
+        embedx.load(file)
+
+
+@pytest.mark.parametrize(
+    ("file", "kind"),
+    [
+        ("config.cfg", "spaCy"),
+        ("config.json", "Hugging Face"),
+        ("run.json", "embedx resume"),
+        ("runs.jsonl", "embedx compare"),
+        ("one.embedx/model.json", "one.embedx"),
+        ("text.txt", "model.json"),
+    ],
+)
+def test_a_folder_of_another_kind_is_called_what_it_is(file, kind, tmp_path):
+    path = tmp_path / "folder" / file
+    path.parent.mkdir(parents=True)
+    path.touch()
+    for load in (embedx.load, embedx.SoftmaxClassifier.load):
+        with refused_data("folder", quoting=kind):
+            load(tmp_path / "folder")
+
+
+def test_a_data_frame_is_not_read_as_sentences():
+    frame = pytest.importorskip("pandas").DataFrame({"text": ["a b", "b c"]})
+    with refused_data("corpora", quoting="data frame"):
+        embedx.SkipGram().fit(frame)

@@ -255,10 +255,15 @@ def two_models(tmp_path, monkeypatch):
     assert set(tmp_path.iterdir()) == before
 
 
-@pytest.mark.parametrize("name", ["nowhere", "file", ""])
-def test_a_folder_that_is_no_model_has_no_page(two_models, name):
+@pytest.mark.parametrize("name", ["nowhere", "file"])
+def test_what_is_no_model_has_no_page(two_models, name):
     with refused_data(str(two_models / name), quoting=("`embedx train`", "`embedx classify`")):
         report(two_models / name)
+
+
+def test_a_folder_of_models_has_no_page_but_they_are_named(two_models):
+    with refused_data(str(two_models), quoting=("labels", "words")):
+        report(two_models)
 
 
 @pytest.mark.parametrize(

@@ -50,6 +50,7 @@ from embedx.objectives.contract import Objective
 from embedx.settings import MAX_WHOLE_NUMBER
 from embedx.storage import folder
 from embedx.storage.folder_files import DESCRIPTION
+from embedx.storage.replacement import as_path
 from embedx.storage.schema import (
     FACTS_OF_RUN,
     Array,
@@ -175,7 +176,7 @@ def save(model: "Classifier", path: str | Path, overwrite: bool = False) -> Path
         "reader": reader,
     }
     return folder.save(
-        Path(path),
+        as_path(path, "folder"),
         task=TASK,
         names=names,
         arrays=arrays,
@@ -190,7 +191,7 @@ def load(path: str | Path, model_class: type[Model]) -> Model:
 
     Raises `EmbedxError` if files are missing or damaged, or if it is another kind of model.
     """
-    stored = folder.read(Path(path), SCHEMA)
+    stored = folder.read(path, SCHEMA)
     labels, counts = stored.names["labels"]
     assert counts is not None
     description = stored.path / DESCRIPTION

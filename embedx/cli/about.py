@@ -33,7 +33,7 @@ def about(model: str) -> Record:
     """Task, size, settings that differ from the defaults, facts and scores of a model, or the size
     of a vector file.
     """
-    path = current_path(Path(model))
+    path = current_path(model)
     task = task_of_model(path)
     if task is None:
         return _about_file(model, path)

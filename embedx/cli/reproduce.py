@@ -27,7 +27,7 @@ OUTPUT = "--output"
 
 def reproduce(model: str, output: Path | None, as_json: bool, quiet: bool) -> None:
     """Train the model again into the folder `output`, and print how the two differ."""
-    folder = current_path(Path(model))
+    folder = current_path(model)
     if task_of_model(folder) is None:
         raise no_model_folder(model)
     facts = read_description(folder)["facts"]

@@ -35,7 +35,7 @@ class PageRequest:
     @cached_property
     def folders(self) -> list[Path]:
         """The folders of the models."""
-        return [current_path(Path(model)) for model in self.models]
+        return [current_path(model) for model in self.models]
 
     def spelled(self, text: Text) -> str:
         """The text with its settings as the user writes them."""

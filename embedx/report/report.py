@@ -15,6 +15,7 @@ from embedx.runtime.atomic import write_text
 from embedx.runtime.progress import Progress, Silent
 from embedx.storage.folder import no_model_folder, task_of_model
 from embedx.storage.outputs import check_file
+from embedx.storage.replacement import as_path
 from embedx.vectors.model import load_folder
 from embedx.vectors.model_folder import TASK as WORD_VECTORS
 
@@ -81,7 +82,7 @@ def report(
         test_labels,
         progress or Silent(),
     )
-    page = Path(output or default_output(*models))
+    page = default_output(*map(as_path, models)) if output is None else as_path(output, "output")
     pages = pages_for(request, options)
     check_file(page, overwrite, request.inputs)
     write_text(page, html_of(request, pages))

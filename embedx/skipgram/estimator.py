@@ -185,7 +185,7 @@ class SkipGram:
     @parameters.python_names()
     def save(self, folder: str | Path, overwrite: bool = False) -> Path:
         """Write the model folder."""
-        return self.model.save(Path(folder), overwrite)
+        return self.model.save(folder, overwrite)
 
     # ---- by scikit-learn's conventions
 

@@ -55,6 +55,18 @@ from embedx.storage.replacement import (
 )
 from embedx.storage.schema import FolderSchema, check_can_be_saved
 
+# By a file that they have: folders of other programs and of other commands.
+OTHER_FOLDERS = {
+    "config.cfg": "a spaCy pipeline",
+    "modules.json": "a model of sentence-transformers",
+    "config.json": "a model of Hugging Face",
+    "saved_model.pb": "a model of TensorFlow",
+    "runs.jsonl": "the folder of `embedx compare`",
+    "run.json": "checkpoints of a run, which `embedx resume` continues",
+}
+# Names of models in a message.
+MAX_NAMES = 5
+
 
 @dataclass(frozen=True, eq=False)
 class Folder:
@@ -108,8 +120,24 @@ def no_model_folder(
     if not os.path.exists(path):
         return no_such("model folder", path, remedy)
     if os.path.isdir(path):
+        kind = kind_of_other_folder(Path(path))
+        if kind:
+            return DataError(path, None, f"{kind}, not a model folder", remedy)
+        models = sorted(file.parent.name for file in Path(path).glob(f"*/{DESCRIPTION}"))
+        if models:
+            shown = ", ".join(models[:MAX_NAMES])
+            problem = "not a model folder but a folder of models"
+            return DataError(path, None, problem, f"name one in it, such as {shown}")
         return DataError(path, None, f"not a model folder (it has no {DESCRIPTION})", remedy)
     return DataError(path, None, "a file, not a model folder", remedy)
+
+
+def kind_of_other_folder(folder: Path) -> str:
+    """The kind of a folder of another program or of another command; "" if unknown."""
+    with contextlib.suppress(OSError):
+        names = set(os.listdir(folder))
+        return next((kind for file, kind in OTHER_FOLDERS.items() if file in names), "")
+    return ""
 
 
 @contextlib.contextmanager

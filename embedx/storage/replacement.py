@@ -29,7 +29,7 @@ Content = TypeVar("Content")
 def at_one_moment(path: str | Path, read_from: Callable[[Path], Content]) -> Content:
     """The result of `read_from`, repeated if another process replaces the folder meanwhile."""
     for _ in range(MAX_TRIES):
-        folder = current_path(Path(path))
+        folder = current_path(path)
         with _watch_replacement(folder) as is_replaced:
             try:
                 content = read_from(folder)
@@ -78,14 +78,30 @@ def exists(file: Path) -> bool:
     return True
 
 
-def current_path(folder: Path) -> Path:
-    """`folder`, or the renamed folder of its model if a process was killed between the two renames
-    of an overwrite.
+def current_path(path: str | Path) -> Path:
+    """The folder or file `path`, or the renamed folder of its model if a process was killed between
+    the two renames of an overwrite. Raises `DataError` for what is no path.
     """
+    folder = as_path(path)
     if os.path.exists(folder) or not folder.name:
         return folder
     models = (left for left in atomic.leftovers(folder, "replaced") if is_model(left))
     return next(models, folder)
+
+
+def as_path(path: object, argument: str = "model") -> Path:
+    """The path that a string or a path names. Raises `DataError` for all else, such as a model.
+
+    argument  its name
+    """
+    if isinstance(path, str | os.PathLike):
+        return Path(path)
+    kind = type(path)
+    remedy = "give the name of a folder or file"
+    if kind.__module__.partition(".")[0] == "gensim":
+        remedy = "write its vectors by save_word2vec_format, and give the name of that file"
+    problem = f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins.")
+    raise DataError(argument, None, f"not a path but of type {problem}", remedy)
 
 
 def is_model(folder: Path) -> bool:

@@ -20,7 +20,7 @@ from embedx import checks
 from embedx.errors import DataError, SettingError, choice, public_url
 from embedx.runtime.progress import SILENT, Progress
 from embedx.settings import Record
-from embedx.storage.replacement import current_path
+from embedx.storage.replacement import as_path, current_path
 from embedx.storage.schema import row_blocks
 from embedx.text.phrase_list import Phrases
 from embedx.text.settings import noun_of
@@ -436,7 +436,7 @@ class WordVectors:
         from embedx.vectors.export import export
 
         with python_names():
-            return export(self, format, Path(path), overwrite, **options)
+            return export(self, format, as_path(path, "path"), overwrite, **options)
 
 
 # ---- reading
@@ -450,7 +450,7 @@ def load(path: str | Path, progress: Progress = SILENT, trust_pickle: bool = Fal
     whatever code is in it. Raises EmbedxError, naming the file and a remedy, for whatever is
     missing, damaged or too new.
     """
-    folder = current_path(Path(path))
+    folder = current_path(path)
     if os.path.isdir(folder):
         return load_folder(Path(path))
     content = formats.read(path, progress, trust_pickle)

@@ -24,6 +24,7 @@ from embedx.settings import MAX_WHOLE_NUMBER
 from embedx.storage import folder
 from embedx.storage.folder import Folder, blamed_on
 from embedx.storage.folder_files import DESCRIPTION, REMEDY, damaged
+from embedx.storage.replacement import as_path
 from embedx.storage.schema import FACTS_OF_RUN, Array, FolderSchema, Names, Value
 from embedx.text.ngrams import MAX_BUCKETS, ngrams
 from embedx.text.phrase_list import Collocation, Phrases
@@ -91,7 +92,7 @@ def save(model: "WordVectors", path: str | Path, overwrite: bool = False) -> Pat
         times = [collocation.times for collocation in collocations]
         names[stem] = (joined, np.array(times, np.int64))
     return folder.save(
-        Path(path),
+        as_path(path, "folder"),
         task=TASK,
         names=names,
         arrays=model.arrays,

@@ -37,6 +37,19 @@ FORMATS: dict[str, Format] = registry.load(__name__, REGISTRY)
 
 READ_FORMATS = ", ".join(name for name, format in FORMATS.items() if not format.is_folder)
 REMEDY = f"give a {READ_FORMATS} file"
+# By the first bytes, in lower case: what a file of no known format is, and the remedy, if it is not
+# REMEDY.
+OTHER_FILES = {
+    b"pk\x03\x04": ("a zip archive, as of PyTorch or Keras, without vectors of numpy", ""),
+    b"\x89hdf": ("an HDF5 file, as of Keras", ""),
+    b"sqlite format 3": ("an SQLite database, as of Magnitude", ""),
+    b"gguf": ("a language model in GGUF", ""),
+    b"version https://git-lfs": ("a pointer of Git LFS", "fetch the file itself: git lfs pull"),
+    b"<!doctype html": ("an HTML page", "download the file itself"),
+    b"<html": ("an HTML page", "download the file itself"),
+    b"{": ("JSON", ""),
+    b"[": ("JSON", ""),
+}
 
 
 def of_suffix(out: Path) -> str | None:
@@ -100,12 +113,23 @@ def read(path: str | Path, progress: Progress = SILENT, trust_pickle: bool = Fal
         stream = io.BufferedReader(file, contract.BLOCK_BYTES)
         read_content = next((f.read for f in FORMATS.values() if f.recognises(head)), None)
         if read_content is None:
-            problem = "neither a header `words dim` nor a word with its vector"
-            raise DataError(name, 1, problem, REMEDY)
+            raise unknown_format(name, head)
         content = read_content(OpenFile(name, head, stream, progress, trust_pickle))
     if not content.words:
         raise DataError(name, None, "holds no word", REMEDY)
     return without_duplicates(name, with_readable_names(name, content, progress), progress)
+
+
+def unknown_format(name: str, head: bytes) -> DataError:
+    """The error for a file that is of no known format, by its first bytes."""
+    if not head:
+        return DataError(name, None, "0 bytes", REMEDY)
+    start = head.lstrip().lower()
+    for kind_start, (kind, remedy) in OTHER_FILES.items():
+        if start.startswith(kind_start):
+            return DataError(name, None, kind, remedy or REMEDY)
+    problem = "neither a header `words dim` nor a word with its vector"
+    return DataError(name, 1, problem, REMEDY)
 
 
 def _head_of(file: UnpackedReader) -> bytes:

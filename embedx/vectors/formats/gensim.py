@@ -22,7 +22,7 @@ def read(file: OpenFile) -> FileContent:
             "write the vectors by gensim's KeyedVectors.save_word2vec_format or, if you trust its"
             " origin, add ",
             Setting("trust_pickle", True),
-            " to `embedx eval` or `embedx export`",
+            " to `embedx.load`, `embedx eval` or `embedx export`",
         )
         problem = "a pickle, perhaps gensim's own format; opening it would run any code in it"
         raise DataError(file.name, None, problem, remedy)
