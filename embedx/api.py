@@ -118,7 +118,7 @@ def classify(
         train=_names_of("train", train, "SoftmaxClassifier().fit(X, y) takes the rows themselves"),
         train_labels=train_labels,
         objective=objective,
-        settings=plain_settings(settings, CLASSIFY),
+        options=plain_settings(settings, CLASSIFY),
     )
     with python_progress(verbose) as progress, _reserved(output, overwrite):
         trained = train_task(LabelTask(request, progress), progress)

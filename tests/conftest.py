@@ -201,14 +201,14 @@ class RequestedError(Exception):
 
 @pytest.fixture
 def requested(monkeypatch):
-    """What `embedx WORDS...` asks the library for: (objective, settings)."""
+    """What `embedx WORDS...` asks the library for: (objective, options)."""
     from embedx.cli import training_runs
     from embedx.cli.app import application
 
     requests = []
 
     def run(request):
-        requests.append((request.objective, request.settings))
+        requests.append((request.objective, request.options))
         raise RequestedError
 
     monkeypatch.setattr(training_runs, "train_and_print", run)

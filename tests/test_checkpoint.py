@@ -150,12 +150,12 @@ def test_a_new_run_does_not_overwrite_the_state_of_another(tmp_path):
 
 
 def test_a_run_resumes_only_with_the_same_arguments_and_data(tmp_path):
-    state = left_behind(tmp_path / "out", {"corpus": [1, 2]}, settings={"dim": 8})
+    state = left_behind(tmp_path / "out", {"corpus": [1, 2]}, options={"dim": 8})
     with refused(None, "dim", "resume", kind=DataError):
-        checkpoints_of(tmp_path / "out", resume=True, settings={"dim": 9})
+        checkpoints_of(tmp_path / "out", resume=True, options={"dim": 9})
     with refused(None, "corpora", "resume", kind=DataError):
-        checkpoints_of(tmp_path / "out", resume=True, settings={"dim": 8}, corpora=["b.txt"])
-    same_run = checkpoints_of(tmp_path / "out", resume=True, settings={"dim": 8}, log_json="log")
+        checkpoints_of(tmp_path / "out", resume=True, options={"dim": 8}, corpora=["b.txt"])
+    same_run = checkpoints_of(tmp_path / "out", resume=True, options={"dim": 8}, log_json="log")
     same_run.begin(lambda: {"corpus": [1, 3]})
     with refused_data("state-00000001.npz", "overwrite"):
         same_run.restore(state)

@@ -278,7 +278,7 @@ def test_a_default_that_is_typed_counts_as_given_to_embedx_classify(tmp_path):
     rows = tmp_path / "rows.txt"
     rows.write_text("4 3 2\n0 0:1\n1 1:1\n0 0:1 2:1\n1 1:1 2:1\n")
     for typed in {}, {"trees": 1}, {"weight_threshold": 0.1}:
-        request = ClassifyRequest(train=[str(rows)], settings={**typed, "optimizer": "lbfgs"})
+        request = ClassifyRequest(train=[str(rows)], options={**typed, "optimizer": "lbfgs"})
         task = LabelTask(request, Silent())
         data, _ = task.data
         if not typed:

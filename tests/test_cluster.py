@@ -495,7 +495,7 @@ def test_settings_of_a_cluster_need_one():
 
 
 def test_no_cluster_is_reported_in_a_line(two_topics):
-    request = TrainRequest(corpora=[str(two_topics)], settings={"cluster": "127.0.0.1:1"})
+    request = TrainRequest(corpora=[str(two_topics)], options={"cluster": "127.0.0.1:1"})
     with pytest.raises(SettingError) as caught:
         run_request(request, Silent())
     assert (caught.value.setting, caught.value.value) == ("cluster", "127.0.0.1:1")
@@ -504,7 +504,7 @@ def test_no_cluster_is_reported_in_a_line(two_topics):
 
 def test_words_with_a_search_are_refused(two_topics):
     settings = {"cluster": "auto", "sampler": "search"}
-    request = TrainRequest(corpora=[str(two_topics)], objective="ove", settings=settings)
+    request = TrainRequest(corpora=[str(two_topics)], objective="ove", options=settings)
     with refused("sampler", "cluster", kind=InapplicableError, value="search"):
         run_request(request, Silent())
 

@@ -58,7 +58,7 @@ def cluster():
 def trained(corpus, cluster, progress, workers=2, objective="ns", **options):
     options = {"epochs": EPOCHS, "dim": 16, "threads": 1, **options}
     options |= {"cluster": cluster.address, "workers": workers, "merge_every": 10_000}
-    request = TrainRequest(corpora=[str(corpus)], objective=objective, settings=options)
+    request = TrainRequest(corpora=[str(corpus)], objective=objective, options=options)
     task = WordTask(request, progress)
     with connection.connected(task.cluster, options["threads"], progress) as size:
         return train_task(task, progress, wrap=by_workers(task.cluster, size))

@@ -42,7 +42,7 @@ def test_finished_diverged_and_crashed_runs_are_reported_and_not_repeated(
 
     def ended(command, folder):
         request = request_of_json(Path(command[-1]).read_text("utf-8"))
-        started.append((request.settings["seed"], request.objective))
+        started.append((request.options["seed"], request.objective))
         script = scripts.get(request.objective)
         if script is not None:
             return watched([sys.executable, "-c", script], folder)
@@ -347,13 +347,13 @@ def test_a_share_of_the_rows_is_for_the_curve_unless_it_is_turned_off():
         data = LabelledData(["digits"], {}, CompareSettings(validation=typed))
         facts = data.prepare(Silent())
         assert facts["validation"] == (expected or "none")
-        assert data.request("ns").settings.get("validation") == expected
+        assert data.request("ns").options.get("validation") == expected
 
 
 def test_runs_on_text_have_the_subwords_that_were_asked_for(two_topics):
     data = TextData([str(two_topics)], {"subwords": "3-4", "buckets": 70}, CompareSettings())
     data.check(["ns", "hs"])
-    typed = data.request("ns").settings
+    typed = data.request("ns").options
     assert (typed["subwords"], typed["buckets"]) == ("3-4", 70)
     with refused("subwords", value="4-3"):
         TextData([str(two_topics)], {"subwords": "4-3"}, CompareSettings()).check(["ns"])
@@ -373,14 +373,14 @@ def test_an_objective_is_tried_with_settings_of_its_own(two_topics, write, tmp_p
     assert data.converging == {names[1]}
     runner = runs.Runner(data, CompareSettings(), tmp_path)
     requests = [runner.request(name, 1, {}, {"time_budget": 60.0}) for name in names]
-    assert [("time_budget" in r.settings, "validation" in r.settings) for r in requests] == [
+    assert [("time_budget" in r.options, "validation" in r.options) for r in requests] == [
         (True, True),
         (False, False),
         (True, True),
     ]
     assert requests[1].objective == "ova"
-    assert requests[1].settings["loss"] == "squared-hinge"
-    assert requests[1].settings["weights"] == "tree"
+    assert requests[1].options["loss"] == "squared-hinge"
+    assert requests[1].options["weights"] == "tree"
     data = TextData([str(two_topics)], {}, CompareSettings())
     data.check(["ns:window=3"])
     for name, setting, value, quoted in (
@@ -423,5 +423,5 @@ def test_objectives_are_compared_without_neighbours_unless_one_names_some(tmp_pa
     data = LabelledData([str(file)], {}, CompareSettings(epochs=1), test=str(file))
     data.check(["softmax", "ova:neighbours=10"])
     data.prepare(Silent())
-    assert data.request("softmax").settings["neighbours"] == "none"
-    assert data.request("ova:neighbours=10").settings["neighbours"] == "10"
+    assert data.request("softmax").options["neighbours"] == "none"
+    assert data.request("ova:neighbours=10").options["neighbours"] == "10"

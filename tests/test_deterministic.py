@@ -143,13 +143,13 @@ def test_runs_resume_with_another_number_of_threads(run, name, stop_after):
 
 @pytest.mark.parametrize("settings", [{"deterministic": True}, {}])
 def test_only_a_deterministic_run_is_resumed_by_another_number_of_threads(settings, tmp_path):
-    left_behind(tmp_path / "out", settings={**settings, "threads": 2})
+    left_behind(tmp_path / "out", options={**settings, "threads": 2})
     with_more_threads = {**settings, "threads": 4}
     if settings:
-        assert checkpoints_of(tmp_path / "out", resume=True, settings=with_more_threads).is_resuming
+        assert checkpoints_of(tmp_path / "out", resume=True, options=with_more_threads).is_resuming
     else:
         with refused(None, "threads", "resume", kind=DataError):
-            checkpoints_of(tmp_path / "out", resume=True, settings=with_more_threads)
+            checkpoints_of(tmp_path / "out", resume=True, options=with_more_threads)
 
 
 def test_a_killed_command_is_resumed_by_another_number_of_threads(tmp_path, two_topics):

@@ -226,7 +226,7 @@ def test_train_saves_the_last_good_state_and_ends_with_code_3(tmp_path, two_topi
     request = TrainRequest(
         corpora=[str(two_topics)],
         objective="ns",
-        settings={"dim": 8, "threads": 1},
+        options={"dim": 8, "threads": 1},
         output=tmp_path / "out",
         cache_dir=tmp_path / "cache",
         checkpoint_every="0",
@@ -249,7 +249,7 @@ def test_classify_saves_the_last_good_state_and_ends_with_code_3(tmp_path, spoil
     request = ClassifyRequest(
         train=["digits"],
         objective="softmax",
-        settings={"threads": 1},
+        options={"threads": 1},
         output=tmp_path / "out",
         checkpoint_every="0",
     )

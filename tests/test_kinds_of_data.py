@@ -198,7 +198,7 @@ def test_the_default_objective_follows_the_data_that_are_set_later(orders, tmp_p
 
 def test_models_of_sessions_are_compared_by_next_items(orders):
     data = TextData([str(orders)], {}, CompareSettings(), next_item=str(orders))
-    assert data.request("ns").settings["format"] == "sessions"
+    assert data.request("ns").options["format"] == "sessions"
     assert configure("ns", data.options).vocabulary.min_count == 1
     walks = TextData([str(orders)], {"walks": 2}, CompareSettings(), next_item=str(orders))
     assert "format" not in walks.options

@@ -144,7 +144,7 @@ def test_an_interrupted_run_whose_package_is_missing_names_it_and_keeps_its_stat
         corpora=["corpus.txt"],
         objective="hinge",
         output=tmp_path / "words",
-        settings={"margin": 2.0, "dim": 4, "min_count": 1, "sample": 0.0, "threads": 1},
+        options={"margin": 2.0, "dim": 4, "min_count": 1, "sample": 0.0, "threads": 1},
     )
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(

@@ -24,9 +24,9 @@ from tests.support.refusals import refused, refused_data
         ({"arguments": {"corpora": "a"}}, "corpora is 'a'"),
         ({"arguments": {}}, "corpora"),
         ({"arguments": {"corpora": ["a"], "quiet": "x"}}, "quiet is 'x'"),
-        ({"arguments": {"corpora": ["a"], "settings": {"dimm": 3}}}, "dimm"),
-        ({"arguments": {"corpora": ["a"], "settings": {"dim": "3"}}}, "dim='3'"),
-        ({"arguments": {"corpora": ["a"], "settings": []}}, "settings is []"),
+        ({"arguments": {"corpora": ["a"], "options": {"dimm": 3}}}, "dimm"),
+        ({"arguments": {"corpora": ["a"], "options": {"dim": "3"}}}, "dim='3'"),
+        ({"arguments": {"corpora": ["a"], "options": []}}, "options is []"),
         ({"directory": "/nowhere/at/all"}, "/nowhere/at/all"),
     ],
 )
@@ -42,7 +42,7 @@ def test_a_description_of_a_run_is_checked_before_anything_is_done(
 
 @pytest.mark.skipif(not hasattr(os, "getuid"), reason="there are no permissions of this kind")
 def test_a_cluster_run_is_not_resumed_from_files_that_others_can_write(workdir):
-    left_behind(workdir / "out", settings={"cluster": "ray://evil:10001"})
+    left_behind(workdir / "out", options={"cluster": "ray://evil:10001"})
     file = workdir / "out.checkpoint" / "run.json"
     file.chmod(0o666)
     with refused(kind=DataError, file=file):

@@ -190,7 +190,7 @@ def test_a_model_reads_text_in_a_new_process_as_it_was_trained(tmp_path, monkeyp
     (tmp_path / "train.txt").write_text("\n".join(rows) + "\n")
     typed = {"char_ngrams": "3", "epochs": 2, "threads": 1}
     training.classify(
-        ClassifyRequest(train=["train.txt"], output=tmp_path / "m", settings=typed, quiet=True)
+        ClassifyRequest(train=["train.txt"], output=tmp_path / "m", options=typed, quiet=True)
     )
     model = classifier.load("m")
     assert len(model.schema.text.hashes) > 0
@@ -213,7 +213,7 @@ def test_options_of_text_are_refused_for_other_data(tmp_path):
     with refused("word_ngrams", kind=InapplicableError):
         training.classify(
             ClassifyRequest(
-                train=[str(tmp_path / "train.txt")], settings={"word_ngrams": 2}, quiet=True
+                train=[str(tmp_path / "train.txt")], options={"word_ngrams": 2}, quiet=True
             )
         )
 

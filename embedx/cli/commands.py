@@ -187,7 +187,7 @@ def with_settings(
     options: Mapping[str, Option],
     shows_options: bool,
 ) -> Callable[..., None]:
-    """The command with its settings as options; it gets those that were given as `settings`, by
+    """The command with its settings as options; it gets those that were given as `options`, by
     name.
 
     name           of the command, as it is typed after `embedx`
@@ -203,13 +203,13 @@ def with_settings(
     def run(**arguments: Any) -> None:
         arguments.pop("config", None)
         arguments.pop("help_all", None)
-        settings = {setting: arguments.pop(setting) for setting in with_flags}
-        settings |= dict(arguments.pop("set_", None) or [])
-        settings = {setting: value for setting, value in settings.items() if value is not None}
+        given = {setting: arguments.pop(setting) for setting in with_flags}
+        given |= dict(arguments.pop("set_", None) or [])
+        given = {setting: value for setting, value in given.items() if value is not None}
 
-        check_outputs(arguments | settings)
+        check_outputs(arguments | given)
         if options:
-            arguments["settings"] = settings
+            arguments["options"] = given
         if request_class is not None:
             command(request_class(**arguments))
         else:

@@ -20,7 +20,7 @@ def compare(request: CompareRequest) -> None:
         ranked = comparison.compare_files(
             request.data,
             files,
-            request.settings,
+            request.options,
             variants_of(request.objectives),
             folder,
             resume=request.resume,

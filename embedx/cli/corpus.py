@@ -18,13 +18,13 @@ from embedx.text.sources import text_defaults
 
 
 def phrases(
-    corpora: list[str], settings: Record, cache_dir: Path | None, progress: Progress
+    corpora: list[str], options: Record, cache_dir: Path | None, progress: Progress
 ) -> list[tuple[int, Collocation]]:
     """The collocations of corpora, each after the number of its pass, the highest
     score first.
     """
-    text = TextSettings.from_options(text_defaults(corpora, settings) | settings)
-    joining = PhraseSettings.from_options({"phrases": 1, **settings})
+    text = TextSettings.from_options(text_defaults(corpora, options) | options)
+    joining = PhraseSettings.from_options({"phrases": 1, **options})
     with encode(corpora, text, progress, cache_dir, joining) as corpus:
         phrases_of_corpus = phrases_of(corpus)
     if phrases_of_corpus is None:

@@ -22,7 +22,7 @@ def phrases(
     quiet: bool = False,
     verbose: bool = False,
     as_json: bool = False,
-    settings: dict[str, Any] | None = None,
+    options: dict[str, Any] | None = None,
 ) -> None:
     """List the collocations of a text.
 
@@ -34,7 +34,7 @@ def phrases(
     from embedx.cli import corpus
 
     progress = command_progress(quiet, verbose)
-    collocations = corpus.phrases(corpora, settings or {}, cache_dir, progress)[:top_k]
+    collocations = corpus.phrases(corpora, options or {}, cache_dir, progress)[:top_k]
     records = []
     rows = []
     for number, phrase in collocations:
@@ -115,7 +115,7 @@ def check(
     as_json: bool = False,
     quiet: bool = False,
     verbose: bool = False,
-    settings: dict[str, Any] | None = None,
+    options: dict[str, Any] | None = None,
 ) -> None:
     """Check a corpus, before hours of training.
 
@@ -135,7 +135,7 @@ def check(
             as_json=as_json,
             quiet=quiet,
             verbose=verbose,
-            settings=settings or {},
+            options=options or {},
         )
     )
 

@@ -88,7 +88,7 @@ class VectorsRequest:
             objective=objective,
             output=self.output,
             overwrite=self.overwrite,
-            settings=settings,
+            options=settings,
         )
 
 

@@ -104,7 +104,7 @@ def report(request: ReportRequest) -> None:
             analogies=request.analogies,
             overwrite=request.overwrite,
             progress=progress,
-            **request.settings,
+            **request.options,
         )
     print(as_cell(str(page)))
 
@@ -250,7 +250,7 @@ def export(
     trust_pickle: bool = False,
     quiet: bool = False,
     verbose: bool = False,
-    settings: dict[str, Any] | None = None,
+    options: dict[str, Any] | None = None,
 ) -> None:
     """Write word vectors in the format of another program, or convert a vector file.
 
@@ -261,12 +261,11 @@ def export(
     from embedx.vectors.model import load
 
     progress = command_progress(quiet, verbose)
-    options = {"format": None} | (settings or {})
     written = write(
         load(model, progress, trust_pickle),
         out=out,
         overwrite=overwrite,
         progress=progress,
-        **options,
+        **({"format": None} | (options or {})),
     )
     print(as_cell(str(written)))

@@ -113,7 +113,7 @@ class Word2vecRequest:
             objective="hs" if self.hs else "ns",
             output=self.model_folder,
             overwrite=self.overwrite,
-            settings=settings,
+            options=settings,
         )
 
 
@@ -211,7 +211,7 @@ class SupervisedRequest:
             objective=objective,
             output=self.output,
             overwrite=self.overwrite,
-            settings=settings | SETTINGS_OF_LOSS.get(objective, {}),
+            options=settings | SETTINGS_OF_LOSS.get(objective, {}),
         )
 
 

@@ -218,8 +218,8 @@ def parameters_of(command: Callable[..., None]) -> list[inspect.Parameter]:
     kind = request_of(command)
     if kind is None:
         parameters = inspect.signature(command).parameters.values()
-        return [parameter for parameter in parameters if parameter.name != "settings"]
-    fields = {field.name: field for field in dataclasses.fields(kind) if field.name != "settings"}
+        return [parameter for parameter in parameters if parameter.name != "options"]
+    fields = {field.name: field for field in dataclasses.fields(kind) if field.name != "options"}
     names: dict[str, None] = {}
     for parent in kind.__mro__:
         names |= dict.fromkeys(inspect.get_annotations(parent))

@@ -30,14 +30,14 @@ def request_to_resume(output: Path) -> RunRequest:
     kind = RUNS.get(command.name)
     if kind is None:
         raise damaged(file, f"no command {command.name}")
-    settings = command.arguments.get("settings") or {}
+    options = command.arguments.get("options") or {}
     if command.packages:
         # whose settings are unknown where they are missing
         facts = {"objective": command.arguments.get("objective"), "packages": command.packages}
-        objectives.check_packages(file.parent, facts, settings)
+        objectives.check_packages(file.parent, facts, options)
     _check_arguments(file, command, kind)
-    _check_settings(file, command.name, settings)
-    if settings.get("cluster") or command.arguments.get("log_json"):
+    _check_settings(file, command.name, options)
+    if options.get("cluster") or command.arguments.get("log_json"):
         check_trusted(file)
     _enter(file, command)
     return dataclasses.replace(kind.of_arguments(command.arguments), output=output, resume=True)
@@ -56,10 +56,10 @@ def _check_arguments(file: Path, command: RunCommand, kind: type[RunRequest]) ->
             raise damaged(file, f"no {field.name}")
 
 
-def _check_settings(file: Path, command: str, settings: Options) -> None:
+def _check_settings(file: Path, command: str, options: Options) -> None:
     """Raise `EmbedxError` if the settings in the `file` are not those of the command."""
     known = SETTING_OPTIONS[command]()
-    for name, value in settings.items():
+    for name, value in options.items():
         if name not in known:
             raise damaged(file, f"{command} has no setting {name}")
         try:

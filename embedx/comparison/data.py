@@ -118,8 +118,8 @@ class Data(ABC):
         return self.request_of(objective, settings)
 
     @abstractmethod
-    def request_of(self, objective: str, settings: Record) -> RunRequest:
-        """A run on the data with an objective and settings."""
+    def request_of(self, objective: str, options: Record) -> RunRequest:
+        """A run on the data with an objective and the settings given by `options`."""
 
     def identity(self) -> dict[str, Any]:
         """Everything that determines the results except time, threads and machine."""

@@ -92,12 +92,12 @@ class LabelledData(Data):
         check_given(options, settings, objective)
         return settings, objective
 
-    def request_of(self, objective: str, settings: Record) -> ClassifyRequest:
+    def request_of(self, objective: str, options: Record) -> ClassifyRequest:
         return ClassifyRequest(
             train=self.train,
             train_labels=self.train_labels,
             objective=objective,
-            settings=settings,
+            options=options,
         )
 
     def fingerprints(self) -> list[Any]:

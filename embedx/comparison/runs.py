@@ -93,7 +93,7 @@ class Runner:
         limit    the setting that ends the run
         """
         request = self.data.request(objective)
-        settings = {**request.settings, "seed": seed, "threads": self.settings.used_threads}
+        settings = {**request.options, "seed": seed, "threads": self.settings.used_threads}
         is_limited = objective not in self.data.converging or self.settings.epochs is not None
         if is_limited:
             settings |= limit
@@ -102,7 +102,7 @@ class Runner:
             output=self.folder / "model",
             log_json=self.folder / "log",
             checkpoint_every="0",
-            settings={**settings, **options},
+            options={**settings, **options},
         )
 
     def _result(self, objective: str, facts: Mapping[str, Any], ended: Ended) -> dict[str, Any]:

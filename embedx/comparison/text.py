@@ -106,9 +106,9 @@ class TextData(Data):
             objective, options = self.variant(name)
             configure(objective, self.options | options)
 
-    def request_of(self, objective: str, settings: Record) -> TrainRequest:
+    def request_of(self, objective: str, options: Record) -> TrainRequest:
         return TrainRequest(
-            corpora=self.names, objective=objective, settings=settings, cache_dir=self.cache_dir
+            corpora=self.names, objective=objective, options=options, cache_dir=self.cache_dir
         )
 
     def fingerprints(self) -> list[Any]:

@@ -60,7 +60,7 @@ class LabelTask:
     def __init__(self, request: ClassifyRequest, progress: Progress) -> None:
         self.request = request
         self.progress = progress
-        self.options = request.settings
+        self.options = request.options
         # What the word n-grams were chosen from, where they were.
         self.reason_of_ngrams: str | None = None
         validation = ClassifySettings.from_options(self.options).validation

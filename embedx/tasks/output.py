@@ -38,7 +38,7 @@ def checkpoints_of(request: RunRequest, folder: Path, progress: Progress) -> Che
     """The checkpoints of a run that writes its model to `folder`."""
     arguments = request.arguments()
     del arguments["resume"]
-    facts = objectives.packages(request.objective or "", request.settings.get("sampler"))
+    facts = objectives.packages(request.objective or "", request.options.get("sampler"))
     return Checkpoints(
         folder,
         RunCommand(request.command, arguments, facts.get("packages", {})),
@@ -53,8 +53,8 @@ def checkpoints_of(request: RunRequest, folder: Path, progress: Progress) -> Che
 def command_line(request: RunRequest, **resolved: Any) -> str:
     """The command that trains the same model, as one types it, with values `resolved` since."""
     values = request.arguments() | resolved
-    options = {name: value for name, value in values.items() if name in MODEL_OPTIONS and value}
-    words = ["embedx", request.command, *request.data, *as_arguments(options | values["settings"])]
+    others = {name: value for name, value in values.items() if name in MODEL_OPTIONS and value}
+    words = ["embedx", request.command, *request.data, *as_arguments(others | values["options"])]
     return shell.command_line(map(public_url, words))
 
 

@@ -11,11 +11,11 @@ from typing import Any, ClassVar, Self, get_type_hints
 
 from embedx.settings import Record
 
-# Fields that change no result, and may be others when a run is resumed. Those of "settings" are
+# Fields that change no result, and may be others when a run is resumed. Those of "options" are
 # compared one by one.
 CHANGEABLE = frozenset(
     {
-        "settings",
+        "options",
         "output",
         "resume",
         "overwrite",
@@ -34,13 +34,12 @@ CHANGEABLE = frozenset(
 class Request:
     """What every command has.
 
-    settings  those that were given, by name; further on they are `options`, and `settings` is a
-              class of settings made of them
+    options  the settings that were given, by name
     """
 
     quiet: bool = False
     verbose: bool = False
-    settings: Record = dataclasses.field(default_factory=dict)
+    options: Record = dataclasses.field(default_factory=dict)
 
     @property
     def log(self) -> Path | None:
@@ -89,7 +88,7 @@ class RunRequest(Request, abc.ABC):
 
     def changeable_names(self) -> frozenset[str]:
         """Fields and settings that change no result, and may be others when a run is resumed."""
-        if self.settings.get("deterministic"):
+        if self.options.get("deterministic"):
             return CHANGEABLE | {"threads"}
         return CHANGEABLE
 

@@ -40,13 +40,13 @@ class WordTask:
         self.progress = progress
         # A mistyped name is reported before anything else is done.
         sources = find_sources(request.corpora)
-        defaults = text_defaults(request.corpora, request.settings)
-        self.options: Record = defaults | request.settings
+        defaults = text_defaults(request.corpora, request.options)
+        self.options: Record = defaults | request.options
         self.config = configure(
-            request.objective, request.settings, is_collapsed=request.collapsed, defaults=defaults
+            request.objective, request.options, is_collapsed=request.collapsed, defaults=defaults
         )
         self.objective = self.config.objective.name
-        self.cluster = ClusterSettings.from_options(request.settings)
+        self.cluster = ClusterSettings.from_options(request.options)
         self._check_cluster()
         check_formats(sources, self.config.text)
 

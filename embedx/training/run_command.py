@@ -24,7 +24,7 @@ class RunCommand:
     """A command, and where it was started: enough to start it again.
 
     name       "train" or "classify"
-    arguments  the fields of its request as JSON types; "settings" has the given settings
+    arguments  the fields of its request as JSON types; "options" has the settings that were given
     packages   the packages of its objective and sampler, if embedx does not have them
     directory  the working folder
     """
@@ -42,9 +42,9 @@ class RunCommand:
         return sorted(name for name in names if ours.get(name) != theirs.get(name))
 
     def _by_name(self) -> Record:
-        settings = self.arguments.get("settings") or {}
+        options = self.arguments.get("options") or {}
         about = {"command": self.name, "directory": self.directory}
-        return {**self.arguments, **settings, **about}
+        return {**self.arguments, **options, **about}
 
     def write(self, folder: Path) -> None:
         """Write the file of the command in a folder of checkpoints."""

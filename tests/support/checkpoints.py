@@ -31,7 +31,7 @@ def checkpoints_of(
     **arguments,
 ):
     """The checkpoints of `embedx train a.txt`, perhaps with other arguments, of a class `kind`."""
-    arguments = {"corpora": ["a.txt"], "settings": {}, **arguments}
+    arguments = {"corpora": ["a.txt"], "options": {}, **arguments}
     return kind(
         output,
         RunCommand("train", arguments),
@@ -39,7 +39,7 @@ def checkpoints_of(
         every=every,
         resume=resume,
         overwrite=overwrite,
-        changeable=TrainRequest(corpora=[], settings=arguments["settings"]).changeable_names(),
+        changeable=TrainRequest(corpora=[], options=arguments["options"]).changeable_names(),
     )
 
 
