@@ -215,7 +215,7 @@ class Problem:
         rng = np.random.default_rng(0)
         self.kind = kind
         self.n = n
-        self.n_rows = n_classes
+        self.n_outputs = n_classes
         self.has_bias = bias
         self.is_sparse = kind != "dense"
         self.has_hidden = kind == "hidden"
@@ -269,7 +269,7 @@ class Problem:
     ):
         """What the engine trains by, with the table of the output rows."""
         plan = Plan(
-            n_rows=self.n_rows,
+            n_outputs=self.n_outputs,
             n_features=FEATURES,
             n_inputs=self.n_inputs,
             dim=self.dim,
@@ -297,7 +297,7 @@ class Problem:
             Csr(np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int32)),
             self.examples,
             sampler_data or new_data(),
-            (objective or Probe()).constants(self.n_rows, self.n_rows),
+            (objective or Probe()).constants(self.n_outputs, self.n_outputs),
             self.optimizer,
             plan,
         )

@@ -186,14 +186,14 @@ def blocks_of(setup, start, stop):
             ]
             rows = list(dict.fromkeys(rows))
         else:
-            rows = list(range(plan.n_rows)) if setup.sampler == "all" else [*centres, *noise]
+            rows = list(range(plan.n_outputs)) if setup.sampler == "all" else [*centres, *noise]
         examples = []
         described, inputs = examples_of(together, kept, plan.encoder)
         for state_row, contexts, met in described:
             if setup.sampler == "path":
                 lines = lines_of_paths(met, rows, paths)
             elif setup.sampler == "all":
-                lines = lines_of_all(met, plan.n_rows, plan.form, keeps_accidental_hits)
+                lines = lines_of_all(met, plan.n_outputs, plan.form, keeps_accidental_hits)
             else:
                 lines = lines_of_draws(
                     met,

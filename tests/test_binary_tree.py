@@ -42,7 +42,7 @@ def test_probabilities_multiply_along_the_paths(counts, ordered):
     objective = HierarchicalSoftmax(HierarchicalSoftmax.Settings())
     objective.prepare(np.array(counts), shuffled(counts) if ordered else None)
     paths = objective.paths()
-    z = np.random.default_rng(9).normal(size=objective.n_rows(len(counts)))
+    z = np.random.default_rng(9).normal(size=objective.n_outputs(len(counts)))
     expected = reference.tree_log_probability(z, *paths)
     np.testing.assert_allclose(
         objective.log_probability(z, np.zeros(len(counts))), expected, atol=1e-12

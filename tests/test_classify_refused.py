@@ -146,7 +146,7 @@ def test_models_too_large_for_memory_are_refused_with_the_bytes_and_a_remedy(mon
     monkeypatch.setattr("embedx.classification.lbfgs_trainer.available_memory", lambda: 30_000_000)
     wide = Labeled(csr_matrix((40, 1_000_000), dtype=np.float32), TINY.labels, 6)
     objective = REPRESENTATIVES["columns"]
-    size = "6 rows × 1,000,001 weights with "
+    size = "6 outputs × 1,000,001 weights with "
     adagrad = (size, Setting("optimizer", "adagrad"))
     with refused(
         None, "hidden", kind=NoMemoryError, purpose=adagrad, available=30_000_000

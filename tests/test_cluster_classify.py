@@ -299,9 +299,9 @@ def at_random(name, *, hidden=0, sampler="all", n_labels=61, n_features=20):
     )
     counts = rng.integers(1, 50, n_labels)
     objective.prepare(counts)
-    n_rows = objective.n_rows(n_labels)
-    arrays = {"output": rng.normal(0, 1, (n_rows, hidden or n_features)).astype(np.float32)}
-    arrays["bias"] = rng.normal(0, 1, n_rows).astype(np.float32)
+    n_outputs = objective.n_outputs(n_labels)
+    arrays = {"output": rng.normal(0, 1, (n_outputs, hidden or n_features)).astype(np.float32)}
+    arrays["bias"] = rng.normal(0, 1, n_outputs).astype(np.float32)
     if hidden:
         arrays["hidden"] = rng.normal(0, 1, (n_features, hidden)).astype(np.float32)
     schema = DataSchema(n_features, n_labels)

@@ -45,11 +45,11 @@ class Run:
         self.batch = batch
         compile_function(self.objective.coefficients, COEFFICIENTS)
         is_transposed = problem.kind == "sparse"
-        width = -(-problem.n_rows // full.TILE_WIDTH) * full.TILE_WIDTH
-        shape = (problem.dim, width) if is_transposed else (problem.n_rows, problem.dim)
+        width = -(-problem.n_outputs // full.TILE_WIDTH) * full.TILE_WIDTH
+        shape = (problem.dim, width) if is_transposed else (problem.n_outputs, problem.dim)
         self.outputs = new_table(*shape, problem.optimizer)
         if is_transposed:
-            self.rows = self.outputs.rows[:, : problem.n_rows].T
+            self.rows = self.outputs.rows[:, : problem.n_outputs].T
             self.rows[:] = problem.true_outputs.w
         else:
             self.rows = self.outputs.rows[:, : problem.dim]
@@ -74,9 +74,9 @@ class Run:
             decay_all(problem.hidden, HIDDEN, problem.optimizer, self.clock)
             if problem.kind == "sparse":
                 n_rows = problem.n_inputs
-                n = problem.n_rows
+                n = problem.n_outputs
             else:
-                n_rows = problem.n_rows
+                n_rows = problem.n_outputs
                 n = problem.n_inputs
             decay_rows(self.outputs, 0, n_rows, n, problem.optimizer, self.clock)
 
@@ -85,7 +85,7 @@ class Run:
         problem = self.problem
         close(self.rows[:, problem.columns], problem.true_outputs.w)
         assert not self.outputs.rows[
-            :, problem.n_rows if problem.kind == "sparse" else problem.dim :
+            :, problem.n_outputs if problem.kind == "sparse" else problem.dim :
         ].any()
         if problem.has_hidden:
             close(problem.hidden.rows[:, :HIDDEN], problem.true_hidden.w)
@@ -98,7 +98,7 @@ class Run:
             for positives in [[k] for k in labels] if self.positives == "single" else [labels]:
                 sample_count = len(labels) if self.positives == "summed" else min(len(labels), 1)
                 hits = sample_count if self.plan.keeps_accidental_hits else 0
-                every = range(self.problem.n_rows)
+                every = range(self.problem.n_outputs)
                 terms.append(
                     Line(
                         e,

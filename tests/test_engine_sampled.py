@@ -61,7 +61,7 @@ class Run:
         self.problem = problem
         self.objective = Probe(draws)
         if noise is None:
-            noise = np.linspace(1, 2, problem.n_rows)
+            noise = np.linspace(1, 2, problem.n_outputs)
         else:
             noise = np.asarray(noise, dtype=np.float64)
         self.noise = noise / noise.sum()
@@ -152,7 +152,7 @@ class Run:
 
 
 def rows_table(problem):
-    table = new_table(problem.n_rows, problem.dim, problem.optimizer)
+    table = new_table(problem.n_outputs, problem.dim, problem.optimizer)
     problem.write_outputs(table)
     return table
 
@@ -253,7 +253,7 @@ def test_a_row_without_coefficient_takes_no_step(kind):
     """Its optimiser's state does not change either; draws have weight 0 here."""
     run = Run(Problem(kind, "mixture"), n_draws=3, batch=6, draws=0.0)
     run.tables.outputs.state[:] = 7
-    never = np.setdiff1d(np.arange(run.problem.n_rows), run.problem.labels.ids)
+    never = np.setdiff1d(np.arange(run.problem.n_outputs), run.problem.labels.ids)
     never = np.append(never, run.problem.labels.ids[0])[:-1]
     run.train(0, run.problem.n)
     assert (run.tables.outputs.state[never] == 7).all()

@@ -37,7 +37,7 @@ def words_model(objective="softmax", n=30, dim=4, seed=1, **settings):
     """A model of random numbers, with biases, that says it was trained."""
     rng = np.random.default_rng(seed)
     objective_class = OBJECTIVES[objective]
-    rows = objective_class(objective_class.Settings()).n_rows(n)
+    rows = objective_class(objective_class.Settings()).n_outputs(n)
     arrays = {
         "input": rng.normal(size=(n, dim)),
         "output": rng.normal(size=(rows, dim)),

@@ -92,7 +92,7 @@ def fitted(objective, p, q, n_draws=4):
         np.zeros((2, n_classes, n_classes)),
     )
     if paths := objective.paths():
-        label = np.zeros((n_classes, objective.n_rows(n_classes)))
+        label = np.zeros((n_classes, objective.n_outputs(n_classes)))
         sample_count = label.copy()
         log_expected_count = label.copy()
         for k in range(n_classes):

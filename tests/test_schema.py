@@ -73,7 +73,7 @@ def classifier_in(path, name="ns", hidden=False, noise=False, features=None):
     counts = np.array([9, 7, 5, 3, 1])
     order = np.array([2, 0, 1, 4, 3], np.int32)
     objective.prepare(counts, order if objective.traits.uses_class_order else None)
-    rows = objective.n_rows(LABELS)
+    rows = objective.n_outputs(LABELS)
     dim = DIM if hidden else FEATURES
     arrays = {"output": np.ones((rows, dim), np.float32), "bias": np.zeros(rows, np.float32)}
     arrays |= {"hidden": np.ones((FEATURES, DIM), np.float32)} if hidden else {}

@@ -228,7 +228,7 @@ def test_initial_biases_predict_the_given_probabilities(name):
     p, noise = (np.random.default_rng(seed).dirichlet(np.ones(23)) for seed in (1, 2))
     objective.prepare(np.rint(1e6 * p).astype(np.int64))
     bias = objective.initial_bias(p, noise)
-    assert bias.shape == (objective.n_rows(23),)
+    assert bias.shape == (objective.n_outputs(23),)
     predicted = objective.log_probability(bias[None], np.log(noise))[0]
     if objective.name in OTHER_LINKS:
         assert (np.argsort(predicted) == np.argsort(p)).all()

@@ -33,8 +33,8 @@ def mask_of(data, objective, sampler):
     """bool (rows, features): where a row has an example with the feature; everywhere if these are
     most features.
     """
-    rows = sampled_minibatches.examples_of_rows(
-        examples_of(data.features, data.labels), sampler, objective.n_rows(data.n_labels)
+    rows = sampled_minibatches.examples_of_outputs(
+        examples_of(data.features, data.labels), sampler, objective.n_outputs(data.n_labels)
     )
     dense = data.features.toarray() != 0
     mask = np.array(
@@ -78,9 +78,9 @@ def chunk(order, start, stop, rate):
 def dense_of(by_rows):
     """(rows, features + bias) of a strategy with sparse rows, and where it has numbers."""
     feature = by_rows.slots.indices
-    row = np.repeat(np.arange(by_rows.n_rows), np.diff(by_rows.slots.indptr))
-    dense = np.zeros((by_rows.n_rows, by_rows.dim), dtype=np.float32)
-    mask = np.zeros((by_rows.n_rows, by_rows.dim), dtype=bool)
+    row = np.repeat(np.arange(by_rows.n_outputs), np.diff(by_rows.slots.indptr))
+    dense = np.zeros((by_rows.n_outputs, by_rows.dim), dtype=np.float32)
+    mask = np.zeros((by_rows.n_outputs, by_rows.dim), dtype=bool)
     dense[row, feature] = by_rows.outputs.rows[0]
     mask[row, feature] = True
     return dense, mask
@@ -149,7 +149,7 @@ def test_sparse_rows_are_dense_ones_masked_to_their_support_step_by_step(
         strategy(data, name, weights, sampler, optimizer) for weights in ("sparse", "dense")
     )
     mask = np.column_stack(
-        [mask_of(data, ours.objective, ours.sampler), np.ones(ours.n_rows, dtype=bool)]
+        [mask_of(data, ours.objective, ours.sampler), np.ones(ours.n_outputs, dtype=bool)]
     )
     np.testing.assert_array_equal(dense_of(ours)[1], mask)
     assert mask.all() or not is_whole

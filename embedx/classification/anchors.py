@@ -9,7 +9,7 @@ from scipy.sparse import csr_matrix, diags_array
 from embedx.classification import label_tree
 from embedx.classification.classifier import Classifier
 
-# Parameters of the output rows.
+# Parameters of the output vectors.
 OUTPUT_ARRAYS = ("output", "bias")
 # What new labels keep of sparse weights that were trained without the old rows (docs/labels.md).
 SHARE_OF_NEW_LABELS = 0.8

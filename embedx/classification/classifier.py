@@ -77,6 +77,13 @@ class Classifier:
         return len(self.counts)
 
     @property
+    def n_outputs(self) -> int:
+        """The number of outputs, each with a vector and a score: one for a label, or for a node of
+        the objective's tree.
+        """
+        return self.objective.n_outputs(self.n_labels)
+
+    @property
     def n_training_rows(self) -> int:
         """The number of training rows, held-out rows included."""
         return int(self.facts.get("training_rows") or self.facts.get("examples") or 0)
@@ -173,7 +180,7 @@ class Classifier:
     @cached_property
     def _normals(self) -> ndarray:
         """What scores are drawn by, float32 (draws, n_outputs)."""
-        return posterior.stratified_normals(self.objective.n_rows(self.n_labels))
+        return posterior.stratified_normals(self.n_outputs)
 
     def parameters_changed(self) -> None:
         """Forget what was derived from the parameters; to be called when `arrays` has changed."""
@@ -185,23 +192,20 @@ class Classifier:
 
     @property
     def has_sparse_weights(self) -> bool:
-        """Whether weights are sparse. They are stored as trees, or as a tree of one level."""
-        return "tree_levels" in self.arrays
+        """Whether weights are sparse."""
+        return label_tree.is_in(self.arrays)
 
     @cached_property
     def trees(self) -> list[LabelTree]:
         """The trees that sparse weights are stored as. Raises `EmbedxError` where their arrays do
         not fit.
         """
-        return label_tree.trees_of(
-            self.arrays, self.schema.n_features, self.objective.n_rows(self.n_labels)
-        )
+        return label_tree.trees_of(self.arrays, self.schema.n_features, self.n_outputs)
 
     @cached_property
     def _has_all_weights(self) -> bool:
         """Whether every label has weights of its own, in the order of labels."""
-        n_rows = self.objective.n_rows(self.n_labels)
-        return np.array_equal(self.trees[0].labels, np.arange(n_rows))
+        return np.array_equal(self.trees[0].labels, np.arange(self.n_outputs))
 
     @property
     def has_label_tree(self) -> bool:
@@ -243,7 +247,7 @@ class Classifier:
         return self.has_several_labels and self.has_label_probabilities
 
     def log_probability(self, z: ndarray, log_noise: ndarray | None = None) -> ndarray:
-        """log p(label | features), (n, n_labels), from the scores of all rows.
+        """log p(label | features), (n, n_labels), from the scores of all outputs.
 
         log_noise  that of the same features, which may be left out where it does not depend on them
         """
@@ -306,7 +310,7 @@ class Classifier:
     @property
     def block_size(self) -> int:
         """How many rows are scored at a time."""
-        return max(1, BLOCK_FLOATS // max(self.objective.n_rows(self.n_labels), 1))
+        return max(1, BLOCK_FLOATS // max(self.n_outputs, 1))
 
     # ---- the best labels
 

@@ -120,15 +120,15 @@ def without_defaults(options: Mapping[str, Any], objective: Objective) -> dict[s
 
 
 def check_new_labels(previous: Classifier, n_labels: int) -> None:
-    """Raise `EmbedxError` where a classifier cannot have more labels: each of its output rows is to
+    """Raise `EmbedxError` where a classifier cannot have more labels: each of its outputs is to
     be that of a label.
     """
     n_new = n_labels - previous.n_labels
     if n_new <= 0:
         return
-    has_row_per_label = previous.objective.n_rows(n_labels) == n_labels
+    has_output_per_label = previous.objective.n_outputs(n_labels) == n_labels
     has_noise_tree = any(name.startswith("noise_") for name in previous.arrays)
-    if not has_row_per_label or has_noise_tree:
+    if not has_output_per_label or has_noise_tree:
         problem = f"does not have {n_new:,} of the labels, but its tree over labels is fixed"
         another = (", or start from ", Setting("objective", "softmax"), " or ova")
         raise SettingError("start", None, problem, (TRAIN_TOGETHER, *another))

@@ -539,7 +539,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self._is_multilabel and self.classifier_.has_label_probabilities
 
     def _decisions(self, z: ndarray, log_noise: ndarray) -> ndarray:
-        """See `decision_function`, from the scores of all output rows."""
+        """See `decision_function`, from the scores of all outputs."""
         if self._has_independent_labels:
             return z
         scores = z
@@ -557,7 +557,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     @property
     def coef_(self) -> ndarray | csr_matrix:
-        """The weights of the output layer, (rows, n_features), for scaled features.
+        """The weights of the output layer, (n_outputs, n_features), for scaled features.
 
         A row stands for a class; with hs for a node of its tree. For two classes whose
         probabilities are a softmax of the scores the rows' difference is given, (1, n_features), as

@@ -15,8 +15,8 @@ from embedx.objectives.contract import Objective
 from embedx.optimizers.lbfgs import Lbfgs
 from embedx.parameters import fields_of, plain_settings
 
-# lbfgs is the default up to these numbers of weights, features × output rows (a few hundred
-# megabytes for fifty tables), and of multiplications per pass, values × output rows (a few seconds
+# lbfgs is the default up to these numbers of weights, features × outputs (a few hundred
+# megabytes for fifty tables), and of multiplications per pass, values × outputs (a few seconds
 # for ten passes).
 MAX_WEIGHTS_FOR_LBFGS = 5_000_000
 MAX_PRODUCTS_FOR_LBFGS = 1_000_000_000
@@ -96,7 +96,7 @@ def _can_take_lbfgs(given: Mapping[str, Any], objective: Objective) -> bool:
 
 def _is_small(objective: Objective, data: Labeled) -> bool:
     """Whether lbfgs takes little memory and time."""
-    n_rows = objective.n_rows(data.n_labels)
+    n_outputs = objective.n_outputs(data.n_labels)
     n_values = data.features.nnz if data.is_sparse else data.features.size
-    has_few_weights = data.n_features * n_rows <= MAX_WEIGHTS_FOR_LBFGS
-    return has_few_weights and n_values * n_rows <= MAX_PRODUCTS_FOR_LBFGS
+    has_few_weights = data.n_features * n_outputs <= MAX_WEIGHTS_FOR_LBFGS
+    return has_few_weights and n_values * n_outputs <= MAX_PRODUCTS_FOR_LBFGS

@@ -1,4 +1,4 @@
-"""Minibatches with every output row for each example: one class for each kind of features and loss.
+"""Minibatches with every output for each example: one class for each kind of features and loss.
 
 Full        engine/full.py   dense features
 FullSparse  engine/full.py   sparse features
@@ -27,7 +27,7 @@ TILED_CHUNK = 8192
 
 
 class Full(MinibatchTraining):
-    """All rows for each example: large matrix products, by threads that share a step."""
+    """All outputs for each example: large matrix products, by threads that share a step."""
 
     steps: full.FullSteps
     kind: type[full.FullSteps] = full.DenseSteps
@@ -72,26 +72,26 @@ class Full(MinibatchTraining):
 
 
 class FullSparse(Full):
-    """All rows for sparse features: the table is transposed, and its columns padded to
+    """All outputs for sparse features: the table is transposed, and its columns padded to
     whole tiles.
     """
 
     kind = full.SparseSteps
 
     def make_outputs(self) -> None:
-        n_columns = -(-self.n_rows // full.TILE_WIDTH) * full.TILE_WIDTH
+        n_columns = -(-self.n_outputs // full.TILE_WIDTH) * full.TILE_WIDTH
         self.outputs = new_table(self.dim, n_columns, self.optimizer)
 
     def decay_outputs(self, clock: float) -> None:
-        decay_rows(self.outputs, 0, self.n_inputs, self.n_rows, self.optimizer, clock)
+        decay_rows(self.outputs, 0, self.n_inputs, self.n_outputs, self.optimizer, clock)
 
     @property
-    def output_rows(self) -> ndarray:
-        return self.outputs.rows[:, : self.n_rows].T
+    def output_vectors(self) -> ndarray:
+        return self.outputs.rows[:, : self.n_outputs].T
 
 
 class FullTiled(FullSparse):
-    """All rows of a separable loss: a few at a time, over a chunk of minibatches."""
+    """All outputs of a separable loss: a few at a time, over a chunk of minibatches."""
 
     def make_steps(self) -> None:
         self.set_chunk(TILED_CHUNK)

@@ -29,14 +29,14 @@ def weighted_counts(labels: Labels, weights: ndarray, counts: ndarray) -> ndarra
 def initial_biases(
     objective: Objective, bias: str, counts: ndarray, n: int, noise: ndarray
 ) -> ndarray:
-    """The biases that training starts from, float32 (n_rows,).
+    """The biases that training starts from, float32 (n_outputs,).
 
     They are zero, or the scores by which the objective predicts how often each label occurs.
 
     counts  how often each label occurs in n examples
     """
     if bias != "frequency":
-        return np.zeros(objective.n_rows(len(counts)), float32)
+        return np.zeros(objective.n_outputs(len(counts)), float32)
     p = np.clip(counts, 0.5, max(n - 0.5, 0.5)) / n
     return np.asarray(objective.initial_bias(p, noise), float32)
 
@@ -44,7 +44,7 @@ def initial_biases(
 def initial_state(
     settings: ClassifySettings, optimizer: UpdateRule, examples: Examples, batch_size: int
 ) -> float:
-    """Initial state of the optimizer, for each weight of an output row or for each row.
+    """Initial state of the optimizer, for each weight of an output vector or for each row.
 
     It is the square of `initial_gradient` gradients of one positive in a minibatch. From zero, the
     first step of Adagrad would have the same length for any gradient, even a tiny one of a label of
@@ -75,8 +75,8 @@ def initial_hidden_state(
 ) -> float:
     """Initial state of the optimizer for the hidden layer; 0 unless scores are distances.
 
-    While all output rows are equal, the coefficients of an input sum to zero, and its gradient, -2h
-    times their sum, is a rounding error: from zero, Adagrad would take a whole step along it.
+    While all output vectors are equal, the coefficients of an input sum to zero, and its gradient,
+    -2h times their sum, is a rounding error: from zero, Adagrad would take a whole step along it.
     """
     if settings.score != EUCLIDEAN or not settings.hidden:
         return 0.0

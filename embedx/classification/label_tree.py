@@ -1,4 +1,4 @@
-"""A tree over labels with sparse weights at its nodes: the output rows of `--weights sparse` and
+"""A tree over labels with sparse weights at its nodes: the output vectors of `--weights sparse` and
 `--weights tree`.
 
 The labels are the leaves. Each node has a binary classifier for "the input has a label below this
@@ -31,6 +31,7 @@ MAX_ROWS = 1 << 13
 CANDIDATES = 100
 # Types of counts; the smaller one is used if it suffices.
 COUNTS = ("uint16", "int32")
+# Arrays of sparse weights. Those without a tree have the same arrays, as a tree of a single level.
 ARRAYS = {
     # For each level its tree, and its numbers of groups, nodes, feature rows and weights.
     "tree_levels": Array(("levels", "facts of a level"), ("int64",)),
@@ -112,6 +113,11 @@ def _in_smaller_type(parts: Sequence[ndarray]) -> ndarray:
     """Non-negative numbers, one part after another, as uint16 if they fit, else as int32."""
     fits = all(part.max(initial=0) < 1 << 16 for part in parts)
     return np.concatenate(parts, dtype=np.uint16 if fits else int32, casting="unsafe")
+
+
+def is_in(arrays: Mapping[str, ndarray]) -> bool:
+    """Whether arrays have sparse weights, with or without a tree: see `ARRAYS`."""
+    return "tree_levels" in arrays
 
 
 def trees_of(arrays: Mapping[str, ndarray], n_features: int, n_labels: int) -> list[LabelTree]:

@@ -117,7 +117,7 @@ def choose_weights(settings: ClassifySettings, problem: Problem) -> Choice:
     if unmet_condition(settings, problem) is not None:
         return Choice(DENSE)
     if not scores_labels_independently(settings, problem.objective):
-        n_weights = problem.objective.n_rows(data.n_labels) * data.n_features
+        n_weights = problem.objective.n_outputs(data.n_labels) * data.n_features
         return Choice(SPARSE if n_weights > MAX_DENSE_SAMPLED else DENSE, size_of(data))
     if not settings.propensity and prefers_dense(settings, problem):
         return Choice(DENSE, size_of(data))

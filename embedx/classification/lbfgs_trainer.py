@@ -36,13 +36,13 @@ class LbfgsTrainer:
         self.counts = inputs.counts
         self.noise = inputs.sampler.noise
         self.has_bias = settings.bias != "none"
-        self.n_rows = objective.n_rows(len(self.counts))
+        self.n_outputs = objective.n_outputs(len(self.counts))
         self.loss_unit = objective.loss_unit("row")
         self.optimizer_state: dict[str, ndarray] = {}
 
     def memory(self, keeps_best: bool) -> MemoryPlan:
         """The memory that training needs: scipy allocates many arrays of weights."""
-        size = 4.0 * self.n_rows * (self.features.shape[1] + 1)
+        size = 4.0 * self.n_outputs * (self.features.shape[1] + 1)
         needs = {"weights": size, "optimizer": lbfgs.COPIES * size}
         return MemoryPlan(needs, 0.0, available_memory())
 
@@ -101,9 +101,9 @@ class LbfgsTrainer:
             raise DivergedError("the loss is not finite", remedy)
 
     def _initial_weights(self) -> ndarray:
-        """Initial weights, float64 (n_features, n_rows), with a last row of biases, if any."""
+        """Initial weights, float64 (n_features, n_outputs), with a last row of biases, if any."""
         n, n_features = self.features.shape
-        weights = np.zeros((n_features + self.has_bias, self.n_rows))
+        weights = np.zeros((n_features + self.has_bias, self.n_outputs))
         if self.has_bias:
             relative_weights = self.weights / self.weights.mean()
             counts = weighted_counts(self.labels, relative_weights, self.counts)

@@ -44,5 +44,5 @@ def _check_no_label_tree(classifier: Classifier) -> None:
 
 
 def _difference_if(is_binary_softmax: bool, rows: ndarray) -> ndarray:
-    """Weights or biases of the output rows, or the difference of two."""
+    """Weights or biases of the output vectors, or the difference of two."""
     return rows[1:] - rows[:1] if is_binary_softmax else rows

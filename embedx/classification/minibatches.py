@@ -1,9 +1,9 @@
 """Training on minibatches of labelled examples: their order, chunks of them, losses at rate 0,
 weight decay, and what a checkpoint keeps.
 
-sampled_minibatches.py trains on a few output rows for each example, full_minibatches.py on every
-row. Sampled rows are trained by one thread with --deterministic, and always if they are all rows of
-a small output: threads would overwrite each other's updates of so few rows, which costs likelihood.
+sampled_minibatches.py trains a few outputs for each example, full_minibatches.py every output.
+Sampled outputs are trained by one thread with --deterministic, and always where all of a few
+outputs are candidates: threads would overwrite each other's updates, which costs likelihood.
 Otherwise threads share a minibatch in a fixed number of parts, so that sums do not depend on their
 number.
 """
@@ -73,7 +73,7 @@ class MinibatchTraining(Strategy):
 
     workers: list[Any]
     shared: Shared
-    # The output rows, as the strategy stores them.
+    # The output vectors, as the strategy stores them.
     outputs: Table
     # Examples in a chunk.
     chunk: int
@@ -91,11 +91,11 @@ class MinibatchTraining(Strategy):
         self.counts = inputs.counts
         self.n_features = inputs.n_features
         self.n = len(examples.label_offsets) - 1
-        self.n_rows = objective.n_rows(len(self.counts))
+        self.n_outputs = objective.n_outputs(len(self.counts))
         self.has_bias = settings.bias != "none"
         self.by_distance = settings.score == EUCLIDEAN
         self.n_inputs = settings.hidden or self.n_features
-        # Size of an output row, with the numbers for distances and its bias.
+        # Size of an output vector, with the numbers for distances and its bias.
         self.dim = self.n_inputs + EXTRA * self.by_distance + self.has_bias
         self.batch = min(int(settings.batch_size or self.n), self.n)
         self.sum_over = float(self.n) if settings.gradient_scale == "sum" else 1.0
@@ -166,7 +166,7 @@ class MinibatchTraining(Strategy):
         objective = self.objective
         has_hidden = bool(settings.hidden)
         plan = Plan(
-            n_rows=self.n_rows,
+            n_outputs=self.n_outputs,
             n_features=self.n_features,
             n_inputs=self.n_inputs,
             dim=self.dim,
@@ -185,7 +185,7 @@ class MinibatchTraining(Strategy):
             is_proximal=objective.step == "proximal",
             **drawing,
         )
-        n_candidates = max(drawing.get("n_draws", self.n_rows), 1)
+        n_candidates = max(drawing.get("n_draws", self.n_outputs), 1)
         constants = objective.constants(n_candidates, len(self.counts))
         return Shared(
             self.hidden,
@@ -206,27 +206,27 @@ class MinibatchTraining(Strategy):
         return self.shared.plan
 
     def decay_outputs(self, clock: float) -> None:
-        """Apply pending weight decay to the output rows."""
+        """Apply pending weight decay to the output vectors."""
         decay_all(self.outputs, self.n_inputs, self.optimizer, clock)
         self.complete_rows()
 
     def complete_rows(self) -> None:
-        """Update what depends on the output rows, after they were written to."""
+        """Update what depends on the output vectors, after they were written to."""
         if self.by_distance:
             write_long_rows(self.outputs.rows, self.n_inputs)
 
     def make_outputs(self) -> None:
         """Set `outputs`."""
-        self.outputs = new_table(self.n_rows, self.dim, self.optimizer)
+        self.outputs = new_table(self.n_outputs, self.dim, self.optimizer)
 
     @property
-    def output_rows(self) -> ndarray:
-        """The output rows with their biases, float32 (n_rows, dim): a view of the table."""
+    def output_vectors(self) -> ndarray:
+        """The output vectors with their biases, float32 (n_outputs, dim): a view of the table."""
         return self.outputs.rows
 
     def set_bias(self, bias: ndarray) -> None:
-        """Write initial biases, float32 (n_rows,)."""
-        self.output_rows[:, self.dim - 1] = bias
+        """Write initial biases, float32 (n_outputs,)."""
+        self.output_vectors[:, self.dim - 1] = bias
 
     def chunk_of(self, epoch: int, start: int, stop: int, lr: float) -> Chunk:
         """A range of examples as the kernels' `Chunk`."""
@@ -297,10 +297,10 @@ class MinibatchTraining(Strategy):
         return plan_memory(needs, state)
 
     def arrays(self) -> dict[str, ndarray]:
-        """The parameters of a classifier: views of the tables; copies for sparse output rows."""
-        arrays = {"output": self.output_rows[:, : self.n_inputs]}
+        """The parameters of a classifier: views of the tables; copies for sparse weights."""
+        arrays = {"output": self.output_vectors[:, : self.n_inputs]}
         if self.has_bias:
-            arrays["bias"] = self.output_rows[:, self.dim - 1]
+            arrays["bias"] = self.output_vectors[:, self.dim - 1]
         if self.settings.hidden:
             arrays["hidden"] = self.hidden.rows[:, : self.settings.hidden]
         return arrays

@@ -267,7 +267,7 @@ def _objective(stored: folder.Folder, counts: ndarray) -> Objective:
 
 def _check_weights(stored: folder.Folder, objective: Objective, n_labels: int) -> None:
     """Raise `EmbedxError` without weights, dense ones of the right shape or sparse ones."""
-    is_sparse = "tree_levels" in stored.arrays
+    is_sparse = label_tree.is_in(stored.arrays)
     is_dense = "output" in stored.arrays
     if is_sparse and is_dense:
         problem = "names both an array `output` and `tree_levels`"
@@ -277,14 +277,14 @@ def _check_weights(stored: folder.Folder, objective: Objective, n_labels: int) -
     if is_sparse:
         return
 
-    n_rows = objective.n_rows(n_labels)
+    n_outputs = objective.n_outputs(n_labels)
     n_features = stored.facts["n_features"]
     output = stored.arrays["output"]
     n_stored_features = len(stored.arrays.get("hidden", output.T))
-    if len(output) != n_rows or n_stored_features != n_features:
+    if len(output) != n_outputs or n_stored_features != n_features:
         shape = f"has {len(output):,} rows for {n_stored_features:,} features"
         name = Setting("objective", objective.name)
-        expected = f" with {n_labels:,} labels has {n_rows:,} for {n_features:,}"
+        expected = f" with {n_labels:,} labels has {n_outputs:,} for {n_features:,}"
         raise DataError("output.npy", None, (shape, ", where ", name, expected))
 
 

@@ -1,4 +1,4 @@
-"""Gaussian weights: a normal distribution of each weight of an output row, in place of a number.
+"""Gaussian weights: a normal distribution of each weight of an output vector, in place of a number.
 
 Ruiz et al. 2018, section 3: q(w) is a diagonal normal distribution, here with the trained weights
 as its means, and the prior is N(0, s²). With rows x_n and labels y_n, augment and reduce's bound is
@@ -41,13 +41,15 @@ def squared(x: Any) -> Any:
     return x.multiply(x).tocsr() if issparse(x) else np.square(x)
 
 
-def information(blocks: Iterable[tuple[ndarray, ndarray]], n_rows: int, n_inputs: int) -> ndarray:
-    """Σ_n x_nd² p_nk, float32 (n_rows, n_inputs).
+def information(
+    blocks: Iterable[tuple[ndarray, ndarray]], n_outputs: int, n_inputs: int
+) -> ndarray:
+    """Σ_n x_nd² p_nk, float32 (n_outputs, n_inputs).
 
-    blocks  inputs (n, n_inputs) and the probabilities of their labels (n, n_rows), each times the
-            weight and the number of labels of its example
+    blocks  inputs (n, n_inputs) and the probabilities of their labels (n, n_outputs), each times
+            the weight and the number of labels of its example
     """
-    sums = np.zeros((n_inputs, n_rows), float32)
+    sums = np.zeros((n_inputs, n_outputs), float32)
     for x, p in blocks:
         sums += squared(x).T @ p
     return np.ascontiguousarray(sums.T)

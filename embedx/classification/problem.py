@@ -54,7 +54,7 @@ class Problem:
 
     @cached_property
     def kind(self) -> str:
-        """The kind of input that output rows have: `hidden`, `sparse` or `dense`."""
+        """The kind of input that output vectors have: `hidden`, `sparse` or `dense`."""
         if self.given.hidden:
             return "hidden"
         return "sparse" if self.data.is_sparse else "dense"

@@ -192,7 +192,7 @@ def labels_per_row(data: Labeled) -> float:
 
 
 def choose_epochs(settings: ClassifySettings, problem: Problem) -> Choice:
-    """The fewer the more labels of rows there are, as each output row then has more examples."""
+    """The fewer the more labels of rows there are, as each output then has more examples."""
     if settings.optimizer == DualCoordinateDescent.name:
         return Choice(DUAL_EPOCHS)
     n = max(len(problem.data.labels.ids), 1)

@@ -305,7 +305,7 @@ class ClassifierRun:
             return None
         n_labels = self.split.training.n_labels
         counts = np.bincount(self.labels.ids, minlength=n_labels)
-        n_outputs = self.objective.n_rows(n_labels)
+        n_outputs = self.objective.n_outputs(n_labels)
         return anchor_of(previous, counts, self.inputs.features, n_outputs)
 
     def _anchors_dense_weights(self, previous: Classifier) -> bool:
@@ -340,7 +340,9 @@ class ClassifierRun:
 
     def size(self) -> Size:
         """The size of the weights."""
-        return size_of_weights(self.settings, self.data, self.objective.n_rows(self.data.n_labels))
+        return size_of_weights(
+            self.settings, self.data, self.objective.n_outputs(self.data.n_labels)
+        )
 
     def on_disk(self, plan: MemoryPlan) -> DiskNeeds | None:
         """Bytes of the weights, and of the state in a checkpoint; None where weights are sparse."""

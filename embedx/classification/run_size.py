@@ -26,11 +26,11 @@ def check_size(data: Labeled) -> None:
     )
 
 
-def size_of_weights(settings: ClassifySettings, data: Labeled, n_rows: int) -> Size:
-    """The size of the weights, whose output layer has `n_rows` rows."""
+def size_of_weights(settings: ClassifySettings, data: Labeled, n_outputs: int) -> Size:
+    """The size of the weights, of `n_outputs` outputs."""
     if settings.weights != DENSE:
         return Size(
-            f"sparse weights of {n_rows:,} rows on {data.n_features:,} features",
+            f"sparse weights of {n_outputs:,} outputs on {data.n_features:,} features",
             "drop rare labels and features",
         )
     n_columns = (settings.hidden or data.n_features) + 1
@@ -41,7 +41,7 @@ def size_of_weights(settings: ClassifySettings, data: Labeled, n_rows: int) -> S
     if data.is_sparse and not settings.hidden:
         remedy = ("add ", Setting("hidden", 100), "; ", remedy)
     optimizer = Setting("optimizer", settings.optimizer)
-    return Size((f"{n_rows:,} rows × {n_columns:,} weights with ", optimizer), remedy)
+    return Size((f"{n_outputs:,} outputs × {n_columns:,} weights with ", optimizer), remedy)
 
 
 def disk_needs(settings: ClassifySettings, plan: MemoryPlan) -> DiskNeeds | None:

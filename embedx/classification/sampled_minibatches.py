@@ -1,8 +1,8 @@
-"""Minibatches with a few output rows for each example: one class for each choice of these.
+"""Minibatches with a few outputs for each example: one class for each choice of these.
 
-Sampled        engine/sampled.py      drawn, on a tree's path, or all of a small output
-SampledSparse  engine/sparse_rows.py  the same with sparse output rows
-Retrieved      engine/retrieved.py    those that an index finds to score highest
+Sampled        engine/sampled.py      drawn, on a path of a tree, or all of a few
+SampledSparse  engine/sparse_rows.py  the same, with sparse weights
+Retrieved      engine/retrieved.py    those of the highest scores, found by an index
 
 Sparse weights of losses that are sums over labels are trained by labelwise.py.
 """
@@ -30,14 +30,14 @@ from embedx.training.state import TrainState
 
 # Examples between two looks at the clock, where steps are small.
 CHUNK = 1024
-# The same where rows are retrieved, from an index that is as old as its chunk.
+# The same where outputs are retrieved, from an index that is as old as its chunk.
 RETRIEVED_CHUNK = 64
-# Rows that a minibatch may retrieve.
+# Outputs that a minibatch may retrieve.
 MAX_RETRIEVED = 2**23
 
 
 class Sampled(MinibatchTraining):
-    """A few rows for each example, by threads that share the tables."""
+    """A few outputs for each example, by threads that share the tables."""
 
     has_sparse_rows = False
 
@@ -45,7 +45,7 @@ class Sampled(MinibatchTraining):
         scores_all = self.sampler.candidates == "all"
         n_draws = min(self.objective.negatives, len(self.counts))
         if scores_all:
-            n_draws = self.n_rows
+            n_draws = self.n_outputs
         self.sampler_data = self.sampler.data(n_draws)
         self.make_outputs()
         self.shared = self.share(
@@ -69,7 +69,7 @@ class Sampled(MinibatchTraining):
         self.compile_sampled(progress, self.workers[0])
 
     def compile_sampled(self, progress: Progress, workspace: sampled.SampledWorkspace) -> None:
-        """Compile what trains rows that are drawn."""
+        """Compile what trains outputs that are drawn."""
         arguments = (self.shared, workspace, self.chunk_of(0, 0, 0, 0.0))
         self.functions = load_kernel(
             sampled.train_chunk, self.objective.coefficients, self.sampler, arguments, progress
@@ -81,51 +81,49 @@ class Sampled(MinibatchTraining):
 
 
 class SampledSparse(Sampled):
-    """Sampled or path candidates, whose rows have weights for the features of their own examples
+    """Sampled or path candidates, which have weights for the features of their own examples
     alone.
     """
 
     has_sparse_rows = True
 
     def make_outputs(self) -> None:
-        by_row = examples_of_rows(self.examples, self.sampler, self.n_rows)
+        by_row = examples_of_outputs(self.examples, self.sampler, self.n_outputs)
         self.slots = sparse_rows.slots_by_row(self.examples, by_row, self.n_features, self.has_bias)
-        self.outputs = sparse_rows.new_sparse_table(self.slots, self.n_rows, self.optimizer)
+        self.outputs = sparse_rows.new_sparse_table(self.slots, self.n_outputs, self.optimizer)
 
     def set_bias(self, bias: ndarray) -> None:
         self.outputs.rows[0, self.slots.indptr[1:] - 1] = bias
 
     def arrays(self) -> dict[str, ndarray]:
-        """The weights above the threshold, as the level of a tree in which all rows are children of
-        the root.
-        """
+        """The weights above the threshold, as a tree of a single level."""
         feature = self.slots.indices
         value = self.outputs.rows[0]
-        row = np.repeat(np.arange(self.n_rows, dtype=int32), np.diff(self.slots.indptr))
+        row = np.repeat(np.arange(self.n_outputs, dtype=int32), np.diff(self.slots.indptr))
         is_small = np.abs(value) <= self.settings.weight_threshold
         # NaN is not small: it is kept, so that divergence is seen.
         is_weight = (feature < self.n_features) & ~is_small
-        bias = np.zeros(self.n_rows, float32)
+        bias = np.zeros(self.n_outputs, float32)
         if self.has_bias:
             bias = value[self.slots.indptr[1:] - 1]
         weights = TileWeights(0, 0, feature[is_weight], row[is_weight], value[is_weight])
-        edges = np.array([0, self.n_rows])
+        edges = np.array([0, self.n_outputs])
         level = level_of(edges, [weights], bias, self.n_features, self.threads)
-        return arrays_of([LabelTree([level], np.arange(self.n_rows, dtype=int32))])
+        return arrays_of([LabelTree([level], np.arange(self.n_outputs, dtype=int32))])
 
 
-def examples_of_rows(examples: Examples, sampler: Sampler, n_rows: int) -> Csr:
-    """The examples that have each output row among their positives, or on the paths to these."""
+def examples_of_outputs(examples: Examples, sampler: Sampler, n_outputs: int) -> Csr:
+    """The examples that have each output among their positives, or on the paths to these."""
     example = np.repeat(np.arange(len(examples.label_offsets) - 1), np.diff(examples.label_offsets))
     if sampler.candidates != "path":
-        return csr_of(examples.label_ids, example, n_rows)
+        return csr_of(examples.label_ids, example, n_outputs)
     paths = sampler.data(0)
     places, ends = places_of(paths.offsets, examples.label_ids)
-    return csr_of(paths.rows[places], np.repeat(example, np.diff(ends)), n_rows)
+    return csr_of(paths.rows[places], np.repeat(example, np.diff(ends)), n_outputs)
 
 
 class Retrieved(Sampled):
-    """The rows that an index finds, after a warm-up that draws them: untrained scores are all
+    """The outputs that an index finds, after a warm-up that draws them: untrained scores are all
     alike.
     """
 
@@ -138,7 +136,7 @@ class Retrieved(Sampled):
         max_labels = int(np.diff(self.examples.label_offsets).max(initial=1))
         max_retrieved = min(
             search.blocks * search.n_scored,
-            self.n_rows - 1,
+            self.n_outputs - 1,
             max(MAX_RETRIEVED // self.batch - max_labels, 1),
         )
         traits = self.objective.traits
@@ -153,9 +151,9 @@ class Retrieved(Sampled):
             retrieval = retrieved.Retrieval(
                 empty_index(search.blocks),
                 search,
-                new_query_workspace(self.n_rows, search),
-                new_message_workspace(self.n_rows, search, workspace.rows.shape[1]),
-                new_stale_rows(self.n_rows),
+                new_query_workspace(self.n_outputs, search),
+                new_message_workspace(self.n_outputs, search, workspace.rows.shape[1]),
+                new_stale_rows(self.n_outputs),
                 n_tail,
             )
             workers.append((drawing_workspace, workspace, retrieval))
@@ -166,7 +164,7 @@ class Retrieved(Sampled):
     def compile(self, progress: Progress) -> None:
         self.updater = IndexUpdater(
             self.outputs.rows,
-            self.n_rows,
+            self.n_outputs,
             self.dim,
             self.search,
             seed=self.settings.seed,

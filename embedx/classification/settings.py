@@ -15,7 +15,7 @@ from embedx.training.schedule import SCHEDULES
 AUTO = "auto"
 NONE = "none"
 MAX_NEIGHBOURS = 1000
-# How the weights of the output rows are stored; label_weights.py decides.
+# How the weights of the output vectors are stored; label_weights.py decides.
 DENSE = "dense"
 SPARSE = "sparse"
 TREE = "tree"
@@ -286,7 +286,7 @@ class ClassifySettings(TrainingSettings):
         at_least=0.0,
     )
     max_norm: float | None = param(
-        None, "maximum L2 norm of an output row", above=0.0, at_most=1e15, has_option=False
+        None, "maximum L2 norm of an output vector", above=0.0, at_most=1e15, has_option=False
     )
     replacement: bool = param(
         False,

@@ -165,10 +165,10 @@ def strategy_for(inputs: StepInputs) -> type[MinibatchTraining]:
     if not width:
         is_separable = objective.traits.separable and settings.labels != "one"
         return FullTiled if is_separable and not settings.max_norm else FullSparse
-    n_rows = objective.n_rows(len(inputs.counts))
+    n_outputs = objective.n_outputs(len(inputs.counts))
     n_examples = len(inputs.examples.label_offsets) - 1
     batch_size = min(settings.batch_size or n_examples, n_examples)
-    is_small = n_rows <= FILTER_SIZE and batch_size * n_rows * width <= SMALL_STEP
+    is_small = n_outputs <= FILTER_SIZE and batch_size * n_outputs * width <= SMALL_STEP
     return Sampled if is_small else Full
 
 

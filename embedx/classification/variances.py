@@ -73,8 +73,8 @@ def _set_variances(classifier: Classifier, information: ndarray, prior: float) -
 def _weighted_information(
     classifier: Classifier, h: Any, labels: Labels, row_weights: ndarray
 ) -> Iterator[tuple[Any, ndarray]]:
-    """The inputs of output rows and what they tell of the scores at the means, times the weights of
-    rows, a block of examples after another. Of a softmax it is the probabilities.
+    """(inputs of the output layer, information about the scores at the means times the weights of
+    the rows), a block of examples after another. Of a softmax it is the probabilities.
     """
     size = classifier.block_size
     for begin in range(0, h.shape[0], size):

@@ -92,14 +92,14 @@ def _output_rates(strategy: MinibatchTraining, feature_rates: ndarray) -> ndarra
         # Its rows are features.
         return np.append(feature_rates, [1.0] * strategy.has_bias)
     if isinstance(strategy, Full):
-        return np.ones(strategy.n_rows)
+        return np.ones(strategy.n_outputs)
     assert isinstance(strategy, Sampled)
     plan = strategy.plan
     sampler_data = strategy.sampler_data
     label_rates = strategy.counts / strategy.n
     if plan.on_path:
         times = np.repeat(label_rates, np.diff(sampler_data.offsets))
-        return np.bincount(sampler_data.rows, times, strategy.n_rows)
+        return np.bincount(sampler_data.rows, times, strategy.n_outputs)
     n_lines = 1.0
     if plan.positives == SINGLE and not plan.one_label:
         n_lines = label_rates.sum()

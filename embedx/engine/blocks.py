@@ -71,7 +71,7 @@ class BlockPlan(NamedTuple):
     window: int
     block_size: int
     n_draws: int
-    n_rows: int  # output rows
+    n_outputs: int
     candidates: int  # DRAWN, PATH, ALL or RETRIEVED
     form: int  # FORM_PER_PAIR, FORM_MERGED or FORM_SUMMED
     keeps_accidental_hits: bool
@@ -147,7 +147,7 @@ def max_candidates(plan: BlockPlan, longest_path: int) -> int:
     """
     n_centres = max(plan.block_size, 1)
     if plan.candidates == ALL:
-        return padded(plan.n_rows, SCORE_PADDING)
+        return padded(plan.n_outputs, SCORE_PADDING)
     if plan.candidates == PATH:
         return padded(n_centres * longest_path, SCORE_PADDING)
     return padded(n_centres + plan.n_draws + SIMD_WIDTH, SCORE_PADDING)
@@ -163,8 +163,8 @@ def new_block(plan: BlockPlan, longest_path: int) -> Block:
     candidates = np.zeros(n_candidates, int32)
     drawn = np.zeros((1, n_candidates), float32)
     if plan.candidates == ALL:
-        candidates[: plan.n_rows] = np.arange(plan.n_rows)
-        drawn[:, : plan.n_rows] = 1
+        candidates[: plan.n_outputs] = np.arange(plan.n_outputs)
+        drawn[:, : plan.n_outputs] = 1
 
     if plan.encoder == SKIPGRAM:
         # An example is an input, with the same word and pairs.
@@ -304,7 +304,7 @@ def _add_pairs(shared, workspace, block, first, n_centres, begin, end):
     plan = shared.plan
     words = workspace.words
     n_pairs = 0
-    n_certain = plan.n_rows if plan.candidates == ALL else 0
+    n_certain = plan.n_outputs if plan.candidates == ALL else 0
     for y in range(first, first + n_centres):
         n_examples = write_examples(plan.encoder, block, words, y, y - first, begin, end)
         if plan.candidates == PATH:

@@ -66,15 +66,15 @@ class AllRows:
     scope = ""
 
     def __init__(
-        self, objective: Objective, counts: Counts, n_rows: int, columns: int, threads: int
+        self, objective: Objective, counts: Counts, n_outputs: int, columns: int, threads: int
     ) -> None:
         self.objective = objective
         self.counts = counts
-        self.n_rows = n_rows
+        self.n_outputs = n_outputs
         self.threads = threads
         self.columns = columns  # without the padding of the rows
-        self.constants = objective.constants(n_rows, len(counts.offsets) - 1)
-        self.block = max(1, BLOCK_FLOATS // n_rows)
+        self.constants = objective.constants(n_outputs, len(counts.offsets) - 1)
+        self.block = max(1, BLOCK_FLOATS // n_outputs)
 
     def compile(self) -> None:
         """Compile or load the kernels."""
@@ -87,16 +87,16 @@ class AllRows:
         """Draw new rows, for iteration `number`."""
 
     def labels(self, first: int, n: int) -> csr_matrix:
-        """Pair counts N_xy of n inputs from `first` on, (n, n_rows)."""
+        """Pair counts N_xy of n inputs from `first` on, (n, n_outputs)."""
         offsets = self.counts.offsets[first : first + n + 1]
         times = self.counts.times[offsets[0] : offsets[-1]]
         targets = self.counts.targets[offsets[0] : offsets[-1]]
-        return csr_matrix((times, targets, offsets - offsets[0]), (n, self.n_rows))
+        return csr_matrix((times, targets, offsets - offsets[0]), (n, self.n_outputs))
 
     def coefficients(self, first: int, h: ndarray, outputs: ndarray) -> tuple[float, Any, int]:
         """(loss, ∂loss/∂z, multiply-adds of a search) of the inputs from `first` on, of vectors h.
 
-        The loss is summed over these inputs; ∂loss/∂z is (len(h), n_rows), dense or sparse.
+        The loss is summed over these inputs; ∂loss/∂z is (len(h), n_outputs), dense or sparse.
         """
         z = h[:, : self.columns] @ outputs[:, : self.columns].T
         batch = new_batch(*z.shape)._replace(z=z, label=self.labels(first, len(h)).toarray())
@@ -116,14 +116,14 @@ class FoundRows(AllRows):
         self,
         objective: Objective,
         counts: Counts,
-        n_rows: int,
+        n_outputs: int,
         columns: int,
         threads: int,
         search: SearchSpec,
         seed: int,
         tail: Tail = NO_TAIL,
     ) -> None:
-        super().__init__(objective, counts, n_rows, columns, threads)
+        super().__init__(objective, counts, n_outputs, columns, threads)
         self.search = search
         self.seed = seed
         self.tail = tail
@@ -131,7 +131,7 @@ class FoundRows(AllRows):
         self.scope = "" if tail.n_draws else " among the rows found"
         self.sampler_data = tail.sampler.data(tail.n_draws)
         # Capacity per input; the last cluster scored may exceed `n_scored`.
-        self.max_found = min(2 * search.blocks * search.n_scored, n_rows)
+        self.max_found = min(2 * search.blocks * search.n_scored, n_outputs)
         self.redraw(0)
 
     def compile(self) -> None:
@@ -140,7 +140,9 @@ class FoundRows(AllRows):
 
     def refit(self, outputs: ndarray) -> None:
         rng = np.random.default_rng(self.seed)
-        self.index = build_index(outputs, self.n_rows, self.columns, self.search, rng, self.threads)
+        self.index = build_index(
+            outputs, self.n_outputs, self.columns, self.search, rng, self.threads
+        )
 
     def redraw(self, number: int) -> None:
         self.stream = stream_key(self.tail.seed, TAIL_ROWS, number)
@@ -151,7 +153,7 @@ class FoundRows(AllRows):
         """
         rows = np.zeros((len(h), self.max_found), int32)
         n_found = np.zeros(len(h), int64)
-        query = new_query_workspace(self.n_rows, self.search)
+        query = new_query_workspace(self.n_outputs, self.search)
         return rows, n_found, find_rows(self.index, self.search, h, rows, n_found, query)
 
     def draw(self, first: int, n: int) -> ndarray:
@@ -169,7 +171,7 @@ class FoundRows(AllRows):
         labels = self.labels(first, len(h))
         # A candidate is numbered begin[example] + row.
         found_rows, n_found, macs = self.find(h)
-        begin = np.arange(n) * self.n_rows
+        begin = np.arange(n) * self.n_outputs
         targets = np.repeat(begin, np.diff(labels.indptr)) + labels.indices
         certain = np.union1d(
             targets,
@@ -184,7 +186,7 @@ class FoundRows(AllRows):
         count = count[order]
         is_drawn = order >= len(certain)
 
-        example, row = np.divmod(candidates, self.n_rows)
+        example, row = np.divmod(candidates, self.n_outputs)
         offsets = np.searchsorted(example, np.arange(n + 1))
         column = np.arange(len(example)) - offsets[example]
         batch = new_batch(n, int(np.diff(offsets).max()))
@@ -196,7 +198,7 @@ class FoundRows(AllRows):
             self.sampler_data.log_expected[row[is_drawn]]
         )
         loss = self.objective.coefficients(batch, NO_STATE, self.constants, *batch.z.shape, ONE)
-        return loss, csr_matrix((batch.z[example, column], row, offsets), (n, self.n_rows)), macs
+        return loss, csr_matrix((batch.z[example, column], row, offsets), (n, self.n_outputs)), macs
 
 
 def evaluate(

@@ -52,7 +52,7 @@ def train_columns(coefficients, examples, shared, plan, workspace, first, last, 
                 steps,
                 plan,
                 chosen,
-                min(shared.plan.n_rows - t, TILE_WIDTH),
+                min(shared.plan.n_outputs - t, TILE_WIDTH),
                 plan.lr,
                 clock,
             )

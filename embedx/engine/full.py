@@ -169,12 +169,12 @@ class FullSteps(abc.ABC):
         copies_scores = plan.positives == SINGLE and not (n_labels == 1).all()
         term_scores = z[example] if copies_scores else z
         batch = new_batch(len(example), z.shape[1])._replace(z=term_scores, uniforms=uniforms)
-        entries.write(batch.label[:, : plan.n_rows], batch.sample_count[:, : plan.n_rows])
+        entries.write(batch.label[:, : plan.n_outputs], batch.sample_count[:, : plan.n_outputs])
         batch.state_row[:] = chosen[example]
         if shared.state.shape[1]:
             self._count_updates(batch, example)
         loss = self.coefficients(
-            batch, shared.state, shared.constants, len(example), plan.n_rows, lr
+            batch, shared.state, shared.constants, len(example), plan.n_outputs, lr
         )
         if copies_scores:
             z[:] = 0
@@ -250,7 +250,7 @@ class SparseSteps(FullSteps):
         if optimizer.l2 > 0 and optimizer.max_norm > 0:
             self.map_parts(
                 plan.n_inputs,
-                lambda _, a, b: decay_rows(outputs, a, b, plan.n_rows, optimizer, decay_clock),
+                lambda _, a, b: decay_rows(outputs, a, b, plan.n_outputs, optimizer, decay_clock),
             )
         elif optimizer.l2 > 0:
             self.map_parts(
@@ -286,7 +286,7 @@ def decay_features(shared, chosen, part, n_parts, decay_clock):
         for f in range(examples.offsets[chosen[e]], examples.offsets[chosen[e] + 1]):
             row = int64(examples.columns[f])
             if row % n_parts == part:
-                decay_row(shared.outputs, row, shared.plan.n_rows, shared.optimizer, decay_clock)
+                decay_row(shared.outputs, row, shared.plan.n_outputs, shared.optimizer, decay_clock)
 
 
 @kernel

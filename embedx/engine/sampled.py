@@ -102,7 +102,7 @@ def new_workspace(plan: Plan, examples: Examples, longest_path: int) -> SampledW
         seen=np.full(FILTER_SIZE, -1, int64),
         sampling=new_sample_workspace(plan.n_draws, max_labels),
         gradient=np.zeros((1, padded(plan.dim)), float32),
-        groups=new_groups(plan.n_rows, terms * width),
+        groups=new_groups(plan.n_outputs, terms * width),
         features=new_feature_workspace(examples, plan),
         x=np.zeros(plan.n_features if plan.has_sparse_rows else 0, float32),
         slot_steps=new_slot_steps(0 if plan.has_h else plan.dim),

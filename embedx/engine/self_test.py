@@ -100,7 +100,7 @@ def _setup() -> tuple[skipgram.SkipGramTables, tuple[Any, ...], Any, Any]:
         window=WINDOW,
         block_size=16,
         n_draws=n_draws,
-        n_rows=N_WORDS,
+        n_outputs=N_WORDS,
         candidates=blocks.CANDIDATES[sampler.candidates],
         form=blocks.FORM_SUMMED,
         keeps_accidental_hits=objective.traits.keeps_accidental_hits,

@@ -30,7 +30,7 @@ from embedx.samplers.contract import SamplerData
 class Plan(NamedTuple):
     """The settings of steps, as plain numbers."""
 
-    n_rows: int
+    n_outputs: int
     n_features: int
     n_inputs: int  # numbers of the input itself; weight decay applies to as many of an output row
     dim: int  # of h, with the numbers for distances and the bias

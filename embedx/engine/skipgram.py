@@ -208,7 +208,7 @@ def new_workspace(
     n_examples = max_examples(plan)
     n_candidates = max_candidates(plan, longest_path)
     n_pairs = min(max(plan.block_size, 1), 2 * plan.window + 1)
-    n_noise = plan.n_rows if plan.candidates == ALL else plan.n_draws
+    n_noise = plan.n_outputs if plan.candidates == ALL else plan.n_draws
     is_skipgram = plan.encoder == SKIPGRAM
 
     def vector(n: int) -> ndarray:

@@ -126,7 +126,7 @@ def _noise_range(plan, block):
     else those behind the centres.
     """
     if plan.candidates == ALL:
-        return int64(0), int64(plan.n_rows)
+        return int64(0), int64(plan.n_outputs)
     if plan.candidates == RETRIEVED:
         return int64(0), n_candidates_of(block)
     return block.sizes[CERTAIN], block.sizes[NOISE]

@@ -245,7 +245,7 @@ class Objective(abc.ABC):
         """
         return f"nats per {per}" if self.traits.calibrated else f"per {per}"
 
-    # ---- output rows and candidates
+    # ---- outputs and candidates
 
     @classmethod
     def samplers(cls) -> tuple[str, ...]:
@@ -279,21 +279,21 @@ class Objective(abc.ABC):
         """The parameters of the search, for objectives that take retrieved candidates."""
         return None
 
-    def n_rows(self, n_classes: int) -> int:
-        """The number of output rows for `n_classes` classes."""
+    def n_outputs(self, n_classes: int) -> int:
+        """The number of outputs, each with a vector and a score, for `n_classes` classes."""
         return n_classes
 
     # ---- predictions
 
     def initial_bias(self, p: ndarray, noise: ndarray) -> ndarray:
-        """The scores, float (n_rows,), that predict the probabilities p > 0, (n_classes,), for any
-        input; `noise`, (n_classes,), is the distribution of the draws.
+        """The scores, float (n_outputs,), that predict the probabilities p > 0, (n_classes,), for
+        any input; `noise`, (n_classes,), is the distribution of the draws.
         """
         return np.log(p)
 
     def log_probability(self, z: ndarray, log_noise: ndarray) -> ndarray:
-        """log p(k | h), float (..., K), from the scores of all rows, (..., rows), and log_noise,
-        (K,), or (..., K) if the noise depends on the input.
+        """log p(k | h), float (..., K), from the scores of all outputs, (..., n_outputs), and
+        log_noise, (K,), or (..., K) if the noise depends on the input.
         """
         return log_softmax(z)
 
@@ -315,8 +315,8 @@ class Objective(abc.ABC):
         return None
 
     def label_probability(self, z: ndarray) -> ndarray | None:
-        """p(k is among the labels | h), (..., K), from the scores of all rows; above 1/2 for z > 0.
-        None if labels are exclusive, so that only `log_probability` is defined.
+        """p(k is among the labels | h), (..., K), from the scores of all outputs: above 1/2 for
+        z > 0. None if labels are exclusive, so that only `log_probability` is defined.
         """
         log_p = self.log_label_probability(z)
         return None if log_p is None else np.exp(log_p)

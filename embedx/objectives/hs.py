@@ -79,7 +79,7 @@ class HierarchicalSoftmax(Objective):
     def paths(self) -> Paths:
         return Paths(*follow(self.tree))
 
-    def n_rows(self, n_classes: int) -> int:
+    def n_outputs(self, n_classes: int) -> int:
         return max(n_classes - 1, 1)
 
     def initial_bias(self, p: ndarray, noise: ndarray) -> ndarray:

@@ -180,15 +180,15 @@ def _candidate_rows(
     """The output rows that are scored for each input: all, or those that a search finds."""
     objective = run.config.objective
     settings = run.config.settings
-    n_rows = len(run.tables.outputs.rows)
+    n_outputs = len(run.tables.outputs.rows)
     n_threads = settings.threads or 1
-    search = objective.search(n_rows)
+    search = objective.search(n_outputs)
     if search is None:
-        return engine.AllRows(objective, counts, n_rows, columns, n_threads)
+        return engine.AllRows(objective, counts, n_outputs, columns, n_threads)
     tail = engine.NO_TAIL
     if objective.traits.has_tail:
         tail = engine.Tail(run.sampler, settings.draws or 0, settings.seed)
     search = search.for_columns(columns)
     return engine.FoundRows(
-        objective, counts, n_rows, columns, n_threads, search, settings.seed, tail
+        objective, counts, n_outputs, columns, n_threads, search, settings.seed, tail
     )

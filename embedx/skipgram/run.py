@@ -306,7 +306,7 @@ class WordVectorsRun:
         return TokenStream(self.corpus.tokens, self.remap, keep, held_out)
 
     def frequency_scores(self) -> ndarray:
-        """(n_rows,): scores by which the objective predicts how often each word occurs."""
+        """(n_outputs,): scores by which the objective predicts how often each word occurs."""
         kept = self.kept
         return self.config.objective.initial_bias(kept / kept.sum(), self.sampler.noise)
 

@@ -78,7 +78,7 @@ def empty_tables(
     n_inputs = n_words + n_buckets
     with allocating(f"two tables of {n_inputs:,} rows × {settings.dim} numbers", SMALLER):
         inputs = new_table(n_inputs, columns, rule)
-        outputs = new_table(objective.n_rows(n_words), columns, rule)
+        outputs = new_table(objective.n_outputs(n_words), columns, rule)
         if sampler.candidates == "all" and not rule.is_ema:
             outputs.state.fill(INITIAL_STATE_OF_ALL_ROWS)
     state = np.zeros((n_words, objective.state_width), np.float32)
@@ -90,7 +90,7 @@ def block_plan(
     objective: Objective,
     settings: SkipGramSettings,
     candidates: str,
-    n_rows: int,
+    n_outputs: int,
     n_context: float,
     max_gradient: float,
 ) -> blocks.BlockPlan:
@@ -111,7 +111,7 @@ def block_plan(
         window=settings.window,
         block_size=settings.block_size,
         n_draws=n_draws,
-        n_rows=n_rows,
+        n_outputs=n_outputs,
         candidates=blocks.CANDIDATES[candidates],
         form=blocks.form_of(objective),
         keeps_accidental_hits=objective.traits.keeps_accidental_hits,
@@ -141,7 +141,7 @@ class Frequencies(NamedTuple):
 
     kept_share  float64 (n_words,): the tokens of each word that survive subsampling, over all
                 tokens of the vocabulary
-    scores      (n_rows,): scores by which the objective predicts the frequencies
+    scores      (n_outputs,): scores by which the objective predicts the frequencies
     """
 
     kept_share: np.ndarray
@@ -181,14 +181,14 @@ class BlockTraining(Strategy):
             self.n_chunks = generated.n_chunks(TOKENS_PER_CHUNK)
         self.order_of = orders(self.n_chunks, settings.seed, CHUNK_ORDER)
         self.n_words = len(tables.state)
-        self.n_rows = len(tables.outputs.rows)
+        self.n_outputs = len(tables.outputs.rows)
         n_context = context_words(stream.tokens, settings.window)
         max_gradient = engine.MAX_GRADIENT if generated is None else generated.max_gradient
         self.plan = block_plan(
-            objective, settings, sampler.candidates, self.n_rows, n_context, max_gradient
+            objective, settings, sampler.candidates, self.n_outputs, n_context, max_gradient
         )
         self.sampler_data = sampler.data(self.plan.n_draws)
-        constants = objective.constants(self.plan.n_draws or self.n_rows, self.n_words)
+        constants = objective.constants(self.plan.n_draws or self.n_outputs, self.n_words)
         self.shared = engine.SkipGramShared(tables, stream, self.sampler_data, constants, self.plan)
         self.workers: list[Any] = [
             self.new_workspace(self.plan) for _ in range(settings.threads or 1)
@@ -318,7 +318,7 @@ class RetrievedBlockTraining(BlockTraining):
         if not has_tail:
             self.loss_unit += " among the rows found"
         n_found = index.found or (N_FOUND_WITH_TAIL if has_tail else N_FOUND_WITHOUT_TAIL)
-        n_found = min(n_found, self.n_rows)
+        n_found = min(n_found, self.n_outputs)
         self.search = self._search_spec(n_found)
         self.found = retrieved.new_found_rows(self.n_words, n_found)
         n_draws = self.plan.n_draws if has_tail else 0
@@ -329,7 +329,7 @@ class RetrievedBlockTraining(BlockTraining):
 
     def _search_spec(self, n_found: int) -> SearchSpec:
         """The search for n_found rows of a word."""
-        search = self.objective.search(self.n_rows) or self.index.spec(self.n_rows)
+        search = self.objective.search(self.n_outputs) or self.index.spec(self.n_outputs)
         max_candidates = max(n_found, math.ceil(self.index.candidate_fraction * search.n_scored))
         return search.for_columns(self.columns)._replace(max_candidates=max_candidates)
 
@@ -337,7 +337,7 @@ class RetrievedBlockTraining(BlockTraining):
         self, n_found: int
     ) -> tuple[engine.SkipGramWorkspace, retrieved.RetrievalWorkspace]:
         """A thread's workspaces, for blocks and for searching."""
-        max_found_in_block = min(n_found * blocks.max_inputs(self.plan), self.n_rows)
+        max_found_in_block = min(n_found * blocks.max_inputs(self.plan), self.n_outputs)
         n_certain = self.plan.block_size + max_found_in_block
         # For the sizes of buffers alone: certain rows are counted as draws.
         widest = self.plan._replace(
@@ -346,7 +346,7 @@ class RetrievedBlockTraining(BlockTraining):
         stride = self.tables.inputs.rows.shape[1]
         return (
             self.new_workspace(widest),
-            retrieved.new_retrieval_workspace(self.n_rows, n_found, self.search, stride),
+            retrieved.new_retrieval_workspace(self.n_outputs, n_found, self.search, stride),
         )
 
     def memory(self) -> dict[str, Any]:
@@ -359,7 +359,7 @@ class RetrievedBlockTraining(BlockTraining):
     def compile(self, progress: Progress) -> None:
         self.updater = IndexUpdater(
             self.tables.outputs.rows,
-            self.n_rows,
+            self.n_outputs,
             self.columns,
             self.search,
             seed=self.settings.seed,
@@ -385,7 +385,7 @@ class RetrievedBlockTraining(BlockTraining):
             return super().train_chunk(worker, epoch, number, lr)
         arguments = self._arguments_with_index(self.updater.current(), worker, epoch, number, lr)
         tally = Tally(*engine.train_chunk_retrieved(*self.functions_with_index, *arguments))
-        n_refreshed = max(math.ceil(REFRESHED_SHARE * self.n_rows), MIN_REFRESHED_ROWS)
+        n_refreshed = max(math.ceil(REFRESHED_SHARE * self.n_outputs), MIN_REFRESHED_ROWS)
         self.updater.update_next(n_refreshed)
         return tally
 

@@ -549,7 +549,7 @@ def check_noise_in_predictions(objective: Objective) -> None:
     """`adds_log_noise`: whether predictions depend on the noise."""
     rng = np.random.default_rng(2)
     objective.prepare(rng.integers(1, 9, K))
-    z = rng.normal(0, 2, (3, objective.n_rows(K)))
+    z = rng.normal(0, 2, (3, objective.n_outputs(K)))
     noise = rng.dirichlet(np.ones(K), 3)
     without = objective.log_probability(z, np.zeros(K))
     by_input = objective.log_probability(z, np.log(noise))
@@ -576,7 +576,7 @@ def check_ranks(objective: Objective) -> None:
         return
     rng = np.random.default_rng(7)
     objective.prepare(rng.integers(1, 9, K))
-    z = rng.normal(0, 2, (3, objective.n_rows(K)))
+    z = rng.normal(0, 2, (3, objective.n_outputs(K)))
     log_p = objective.log_probability(z, np.log(rng.dirichlet(np.ones(K))))
     order = np.argsort(z, axis=-1)
     np.testing.assert_array_equal(np.argsort(log_p, axis=-1), order, "ranks differ from scores")
@@ -587,7 +587,7 @@ def check_probabilities(objective: Objective) -> None:
     for n_classes in (1, 2, 6):
         rng = np.random.default_rng(2)
         objective.prepare(rng.integers(0, 9, n_classes))
-        z = rng.normal(0, 2, (2, 3, objective.n_rows(n_classes)))
+        z = rng.normal(0, 2, (2, 3, objective.n_outputs(n_classes)))
         noise = rng.dirichlet(np.ones(n_classes))
         log_p = objective.log_probability(z, np.log(noise))
         assert log_p.shape == (2, 3, n_classes), "log_probability: wrong shape"

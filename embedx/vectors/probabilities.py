@@ -43,8 +43,8 @@ def log_probability_given(vectors: WordVectors) -> Callable[[ndarray], ndarray]:
     sampler.prepare(counts, paths=objective.paths())
     output = vectors.arrays["output"]
     bias = vectors.arrays.get("bias", float32(0))
-    if len(output) != objective.n_rows(len(counts)):
-        wanted = f" with {len(counts):,} words has {objective.n_rows(len(counts)):,}"
+    if len(output) != objective.n_outputs(len(counts)):
+        wanted = f" with {len(counts):,} words has {objective.n_outputs(len(counts)):,}"
         objective_name = Setting("objective", objective.name)
         problem = (f"{len(output):,} rows, where ", objective_name, wanted)
         remedy = "restore the model from a copy, or train again"

@@ -72,13 +72,13 @@ class Setup:
         objective.prepare(counts)
         self.stream = TokenStream(tokens, word, keep, np.zeros(n_pieces(tokens), dtype=np.uint8))
         self.set_tokens(tokens)
-        n_rows = objective.n_rows(n_words)
+        n_outputs = objective.n_outputs(n_words)
         columns = dim + bias
         rule = update_rule(optimizer, row_length=dim)
         self.optimizer = optimizer
         self.tables = engine.SkipGramTables(
             new_table(n_words + n_ngrams, columns, rule),
-            new_table(n_rows, columns, rule),
+            new_table(n_outputs, columns, rule),
             np.zeros((n_words, objective.state_width), dtype=np.float32),
             np.zeros(n_words, dtype=np.int64),
             parts_at_random(n_words, n_ngrams) if n_ngrams else NO_PARTS,
@@ -87,7 +87,7 @@ class Setup:
         self.tables.inputs.rows[n_words:, :dim] = np.random.default_rng(9).normal(
             0, 0.5, (n_ngrams, dim)
         )
-        self.tables.outputs.rows[:, :columns] = rng.normal(0, 0.5, (n_rows, columns))
+        self.tables.outputs.rows[:, :columns] = rng.normal(0, 0.5, (n_outputs, columns))
         if bias:
             self.tables.inputs.rows[:, dim] = 1
         if noise is None:
@@ -104,7 +104,7 @@ class Setup:
             window,
             block_size,
             n_draws,
-            n_rows,
+            n_outputs,
             blocks.CANDIDATES[self.drawing.candidates],
             blocks.form_of(objective),
             objective.traits.keeps_accidental_hits,
@@ -114,7 +114,7 @@ class Setup:
             rule,
             objective.step == "proximal",
         )
-        self.constants = objective.constants(n_draws or n_rows, n_words)
+        self.constants = objective.constants(n_draws or n_outputs, n_words)
         self.text_key = stream_key(1, 0)
         self.noise_key = stream_key(1, 0, 7)
         longest = int(np.diff(self.sampler_data.offsets).max(initial=1))
