@@ -211,7 +211,7 @@ class Text(NamedTuple):
 
 def text_of(run: WordVectorsRun) -> Text:
     tokens = np.asarray(run.corpus.tokens)
-    held_out = run.heldout
+    held_out = run.held_out_text
     assert held_out is not None
     keep = keep_probability(run.vocabulary.trained_counts, run.config.vocabulary.sample)
     window = run.config.settings.window

@@ -143,9 +143,9 @@ def train_in_turn(job: Job, files: dict[str, str]) -> Result:
         return {
             "heldout": task.heldout_metrics(),
             "loss": tally.mean_loss,
-            "words": tally.words,
+            "words": tally.items,
             "range_words": chunks_per_merge * 10_000,
-            "bytes_per_word": exchanged_bytes / tally.words,
+            "bytes_per_word": exchanged_bytes / tally.items,
             "merge_seconds": merge_seconds,
             "seconds": seconds,
             "merges": len(steps),

@@ -279,17 +279,17 @@ def test_checkpoints_are_written_while_training_continues(tmp_path, threads, tel
             super().take(state, wait)
 
     strategy = Counting(threads)
-    schedule = Schedule(0.1, n_chunks=50, n_words=50, epochs=4)
+    schedule = Schedule(0.1, n_chunks=50, n_items=50, epochs=4)
     checkpoints = checkpoints_of(tmp_path / "out", every=0.01, kind=Watching)
     outcome = trainer.train(
         strategy,
         schedule,
         Silent(),
-        (lambda epoch, tally, s: epochs.append((epoch, tally.words)) or False) if tells else None,
+        (lambda epoch, tally, s: epochs.append((epoch, tally.items)) or False) if tells else None,
         checkpoints=checkpoints,
     )
     assert (strategy.done == 1).all()
-    assert outcome.tally.words == 200
+    assert outcome.tally.items == 200
     assert progress_and_steps
     assert all(trained == taken for trained, taken in progress_and_steps)
     assert epochs == ([(epoch, 50) for epoch in range(4)] if tells else [])

@@ -386,7 +386,7 @@ def run_on(monkeypatch, fails=lambda number, method: False, epochs=3, workers=3,
 def test_workers_train_every_chunk_of_every_epoch_once(monkeypatch):
     inner, outcome, _ = run_on(monkeypatch)
     assert inner.table.rows[:, 0].tolist() == [3.0] * 23
-    assert outcome.tally.words == 3 * 230
+    assert outcome.tally.items == 3 * 230
 
 
 @pytest.mark.parametrize(("method", "times"), [("train_range", (4, 9)), ("merge", (5,))])
@@ -396,7 +396,7 @@ def test_ranges_of_a_lost_worker_are_trained_by_another(monkeypatch, method, tim
     assert (inner.table.rows[:, 0] >= 3).all()
     # Of the other range that it had under way a part may have been merged before.
     assert inner.table.rows[:, 0].sum() <= 3 * 23 + 2 * len(times)
-    assert outcome.tally.words == 3 * 230
+    assert outcome.tally.items == 3 * 230
 
 
 def test_the_learning_rate_falls_over_ranges(monkeypatch):
@@ -441,7 +441,7 @@ def test_threads_continue_with_the_next_range():
         first = pool.submit(worker.train_range, 0, range(2), 0.1)
         assert begun.wait(20)
         second = pool.submit(worker.train_range, 0, range(2, 5), 0.1)
-        assert (first.result(20)[0].words, second.result(20)[0].words) == (20, 30)
+        assert (first.result(20)[0].items, second.result(20)[0].items) == (20, 30)
     assert inner.table.rows[:, 0].tolist() == [1.0] * 5 + [0.0] * 18
 
 

@@ -164,7 +164,7 @@ def test_a_worker_merges_as_often_as_merge_every_says(merge_every, n_ranges, clu
     nodes = cluster(merge_every=merge_every)
     _, trained = quality("ove", *digits(1500, 500), nodes, epochs=1)
     assert nodes.training.n_chunks == n_ranges
-    assert trained.outcome.tally.words == 1500
+    assert trained.outcome.tally.items == 1500
 
 
 @pytest.mark.parametrize("name", BY_EXAMPLES)
@@ -176,7 +176,7 @@ def test_workers_on_parts_of_the_examples_learn_as_much(name, cluster):
     together, several = quality(objective, data, test, nodes, **options)
     assert local > 0.3
     assert together > local - 0.04
-    assert several.outcome.tally.words == one.outcome.tally.words
+    assert several.outcome.tally.items == one.outcome.tally.items
     assert several.classifier.facts["cluster"]["bytes_merged"] > 0
 
 
@@ -202,7 +202,7 @@ def test_the_examples_of_lost_workers_are_trained_by_others(cluster):
     nodes = cluster(merge_every=100, fails=lost_at("train_range", 3, 20, 21), distributed=InTurns)
     together, trained = quality("softmax", data, test, nodes, epochs=10, calibration=0.0)
     assert nodes.groups[0].n_lost == 3
-    assert trained.outcome.tally.words == 15_000
+    assert trained.outcome.tally.items == 15_000
     assert together > 0.8
 
 

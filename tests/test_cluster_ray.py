@@ -65,7 +65,7 @@ def trained(corpus, cluster, progress, workers=2, objective="ns", **options):
 
 
 def n_words(trained):
-    return trained.outcome.tally.words
+    return trained.outcome.tally.items
 
 
 def test_two_workers_learn_as_one_machine_and_a_lost_worker_costs_only_its_range(

@@ -89,12 +89,12 @@ def test_a_diverging_rate_is_lowered_until_the_run_converges(rate, lowered, thre
     outcome = walk(strategy, rate, progress=notes)
     assert outcome.lowered_rates == pytest.approx(lowered)
     assert outcome.facts().get("learning_rate_lowered", []) == outcome.lowered_rates
-    assert outcome.diverged is None
+    assert outcome.divergence is None
     assert (strategy.done[:40] == 1).all()
     assert np.abs(strategy.w).max() < 1
     assert len(notes.warnings) == len(lowered)
     assert all("back to the start, learning rate" in warning for warning in notes.warnings)
-    assert outcome.tally.words == 4000
+    assert outcome.tally.items == 4000
 
 
 @pytest.mark.parametrize("is_guarded", [False, True])
@@ -208,9 +208,9 @@ def test_a_rolled_back_run_has_to_beat_the_baseline():
     )
     outcome = walk(strategy, 0.1)
     assert len(outcome.lowered_rates) == 3
-    assert f" {BASELINE_LOSS:g} after" in outcome.diverged.problem
-    assert "rates 0.1, 0.01, 0.0001, 1e-06" in str(outcome.diverged)
-    check_fields(outcome.diverged, None, "learning_rate")
+    assert f" {BASELINE_LOSS:g} after" in outcome.divergence.problem
+    assert "rates 0.1, 0.01, 0.0001, 1e-06" in str(outcome.divergence)
+    check_fields(outcome.divergence, None, "learning_rate")
     assert 0.9 <= outcome.epochs < 1  # where it was good
 
 
@@ -219,12 +219,12 @@ def test_after_three_rollbacks_a_run_ends_with_its_last_good_state():
     notes = Notes()
     outcome = walk(strategy, 0.1, progress=notes)
     assert strategy.w == pytest.approx(8 * 0.9**8)
-    assert outcome.tally.words == 800
+    assert outcome.tally.items == 800
     assert outcome.epochs == pytest.approx(8 / 40)
     assert outcome.lowered_rates == pytest.approx([1e-2, 1e-4, 1e-6])
-    reason = str(outcome.diverged)
+    reason = str(outcome.divergence)
     assert lines_with(reason, "1,000 words", "rate 1e-06; ", "rates 0.1, 0.01, 0.0001, 1e-06")
-    check_fields(outcome.diverged, None, "learning_rate")
+    check_fields(outcome.divergence, None, "learning_rate")
     with pytest.raises(DivergedError):
         outcome.raise_reason()
 
@@ -250,7 +250,7 @@ def test_an_epoch_that_diverged_is_not_reported():
         0.1,
         epochs=3,
         after_epoch=lambda epoch, tally, seconds: (
-            epochs_ended.append((epoch, tally.words)) or False
+            epochs_ended.append((epoch, tally.items)) or False
         ),
     )
     assert epochs_ended == [(0, 4000), (1, 4000), (2, 4000)]
@@ -274,7 +274,7 @@ def test_a_time_budget_is_kept_by_a_rolled_back_run(monkeypatch):
     assert len(strategy.rates) == 100
     assert outcome.seconds == 100 / 64
     assert outcome.lowered_rates == pytest.approx([0.01])
-    assert 90 <= outcome.tally.words / 100 < 100
+    assert 90 <= outcome.tally.items / 100 < 100
 
 
 def test_ctrl_c_during_a_rollback_keeps_the_rolled_back_state(monkeypatch):
@@ -293,7 +293,7 @@ def test_ctrl_c_during_a_rollback_keeps_the_rolled_back_state(monkeypatch):
     outcome = walk(strategy, 0.1)
     assert isinstance(outcome.interrupted_by, KeyboardInterrupt)
     assert strategy.w == pytest.approx(8 * 0.9**8)
-    assert outcome.tally.words == 800
+    assert outcome.tally.items == 800
 
 
 # ---- with little memory, by checkpoints

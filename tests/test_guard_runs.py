@@ -178,7 +178,7 @@ def test_at_every_learning_rate_a_model_beats_frequencies_or_the_run_diverges(
     assert all(np.isfinite(array).all() for array in model.arrays.values())
     assert len(notes.warnings) >= len(outcome.lowered_rates)
     gives_no_probabilities = run is words_at and OBJECTIVES[name].traits.calibrated is False
-    assert outcome.diverged is not None or gives_no_probabilities or is_better(model, data)
+    assert outcome.divergence is not None or gives_no_probabilities or is_better(model, data)
 
 
 def test_a_rolled_back_run_has_to_beat_the_unigram_baseline_on_held_out_text(topics, monkeypatch):
@@ -187,10 +187,10 @@ def test_a_rolled_back_run_has_to_beat_the_unigram_baseline_on_held_out_text(top
     vectors, outcome, _ = words_at("ove", topics, 1e3)
     assert outcome.lowered_rates
     assert vectors.facts["heldout"] == metrics
-    assert lines_with(str(outcome.diverged), f"{outcome.lowered_rates[-1]:.3g}", "lowered")
+    assert lines_with(str(outcome.divergence), f"{outcome.lowered_rates[-1]:.3g}", "lowered")
     metrics["calibrated"] = -3.8
     _, outcome, notes = words_at("ove", topics, 1e3)
-    assert outcome.diverged is None
+    assert outcome.divergence is None
     assert "temperature (-3.8000)" in notes.warnings[-1]
 
 

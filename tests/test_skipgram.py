@@ -99,12 +99,12 @@ def test_the_final_loss_is_a_mean_per_pair(fitted):
     """
     assert 1.5 < fitted.outcome.final_loss < 6 * np.log(2)
     assert fitted.outcome.tally.mean_loss > fitted.outcome.final_loss
-    assert fitted.outcome.tally.words == 5 * fitted.model.counts.sum()
+    assert fitted.outcome.tally.items == 5 * fitted.model.counts.sum()
 
 
 def test_sixteen_threads_learn_what_one_learns(two_topics):
     many = embedx.SkipGram(dim=16, epochs=5, sample=0, threads=16).fit(two_topics)
-    assert many.outcome.tally.words == 5 * many.model.counts.sum()
+    assert many.outcome.tally.items == 5 * many.model.counts.sum()
     assert {word for word, _ in many.model.most_similar("cat", top_k=3)} <= {
         "dog",
         "purr",

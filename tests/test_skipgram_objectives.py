@@ -48,7 +48,7 @@ def test_every_objective_learns_the_topics_with_every_sampler(two_topics, object
     fitted = fit(two_topics, objective, sampler=sampler, epochs=3)
     assert_knows_the_topics(fitted.model)
     assert fitted.model.settings["sampler"] == sampler
-    assert fitted.outcome.tally.words == 3 * fitted.model.counts.sum()
+    assert fitted.outcome.tally.items == 3 * fitted.model.counts.sum()
 
 
 @pytest.mark.parametrize(
@@ -389,7 +389,7 @@ def test_words_that_are_held_out_are_not_trained_on(two_topics):
     """
     fitted = fit(two_topics, "ns", heldout=0.3, epochs=2)
     complete = fit(two_topics, "ns", epochs=2)
-    part = 1 - fitted.outcome.tally.words / complete.outcome.tally.words
+    part = 1 - fitted.outcome.tally.items / complete.outcome.tally.items
     assert 0.1 < part < 0.5
     assert fitted.outcome.tally.pairs / complete.outcome.tally.pairs == pytest.approx(
         1 - part, abs=0.01
@@ -398,7 +398,7 @@ def test_words_that_are_held_out_are_not_trained_on(two_topics):
     # the vocabulary is that of the whole text
     assert fitted.model.counts.tolist() == complete.model.counts.tolist()
     assert (
-        fitted.outcome.tally.words
+        fitted.outcome.tally.items
         == 2 * (fitted.model.counts - fitted.model.arrays["heldout_counts"]).sum()
     )
     assert_knows_the_topics(fitted.model)
@@ -420,7 +420,7 @@ def test_held_out_text_is_not_counted(tmp_path, name):
     assert model.counts[model.words.index("emu")] == -(-(stop - start) // 2)
     counts = trained_on(model)
     assert counts[model.words.index("emu")] == 1  # in the vocabulary, so that it may occur
-    assert counts.sum() == fitted.outcome.tally.words + 1
+    assert counts.sum() == fitted.outcome.tally.items + 1
     pairs, calibration = heldout.pairs_of([["emu", "cat"] * 50], model)
     likelihood = heldout.evaluate(model, pairs, calibration)
     assert likelihood.unigram == pytest.approx(np.log(counts[pairs.targets] / counts.sum()).mean())

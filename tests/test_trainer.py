@@ -81,7 +81,7 @@ class Listener(Silent):
 def test_every_chunk_is_trained_once_an_epoch(threads):
     kernel = Recorder()
     outcome = run(
-        kernel, list(range(threads)), Schedule(0.1, n_chunks=7, n_words=700, epochs=3), Silent()
+        kernel, list(range(threads)), Schedule(0.1, n_chunks=7, n_items=700, epochs=3), Silent()
     )
     assert sorted(call[:2] for call in kernel.calls) == [
         (epoch, chunk) for epoch in range(3) for chunk in range(7)
@@ -95,7 +95,7 @@ def test_a_time_budget_ends_the_run_on_time_with_the_rate_near_zero(monkeypatch)
     monkeypatch.setattr(trainer, "time", clock)
     kernel = Recorder(seconds=0.005, sleep=clock.advance)
     outcome = run(
-        kernel, [0, 1], Schedule(0.1, n_chunks=3, n_words=300, epochs=1, time_budget=0.5), Silent()
+        kernel, [0, 1], Schedule(0.1, n_chunks=3, n_items=300, epochs=1, time_budget=0.5), Silent()
     )
     assert outcome.seconds >= 0.5
     assert 99 <= len(kernel.calls) <= 102  # many epochs, whatever --epochs says
@@ -128,7 +128,7 @@ def test_ctrl_c_ends_after_the_chunks_under_way_and_is_reported():
     kernel = Recorder(seconds=0.01)
     outcome = run(kernel, [0, 1], Schedule(0.1, 1000, 100_000, 5), Impatient())
     assert isinstance(outcome.interrupted_by, KeyboardInterrupt)
-    assert outcome.tally.words == 100 * len(kernel.calls)
+    assert outcome.tally.items == 100 * len(kernel.calls)
     assert len(kernel.calls) < 1000
     assert outcome.final_loss == 2.0
 
@@ -224,7 +224,7 @@ def rates(n_epochs=3, **options):
     run(
         kernel,
         [0],
-        Schedule(0.8, n_chunks=4, n_words=400, epochs=n_epochs, updates=10, **options),
+        Schedule(0.8, n_chunks=4, n_items=400, epochs=n_epochs, updates=10, **options),
         Silent(),
     )
     return np.array([call[2] for call in kernel.calls])
@@ -258,7 +258,7 @@ def test_the_rate_also_decays_by_epoch_or_by_number_of_updates(shape):
 def test_a_time_budget_leaves_the_passes_in_the_schedule():
     """`inverse` and decay count what was done, not what the clock says; and --epochs is no end."""
     schedule = Schedule(
-        1.0, n_chunks=2, n_words=20, epochs=1, time_budget=1e9, shape="inverse", decay=0.5
+        1.0, n_chunks=2, n_items=20, epochs=1, time_budget=1e9, shape="inverse", decay=0.5
     )
     assert [schedule.lr(0.0, steps) for steps in (0, 1, 2, 4)] == pytest.approx(
         [1, 1 / 1.5, 0.5 / 2, 0.25 / 3]
@@ -290,7 +290,7 @@ def test_all_threads_pause_after_each_epoch(threads):
     outcome = run(
         kernel,
         range(threads),
-        Schedule(0.1, n_chunks=5, n_words=50, epochs=3),
+        Schedule(0.1, n_chunks=5, n_items=50, epochs=3),
         Silent(),
         after_epoch,
     )
@@ -350,7 +350,7 @@ def test_the_last_epoch_of_a_time_budget_is_reported_although_it_is_cut_short(mo
         [0],
         schedule,
         Silent(),
-        lambda epoch, tally, seconds: epochs_seen.append((epoch, tally.words)),
+        lambda epoch, tally, seconds: epochs_seen.append((epoch, tally.items)),
     )
     assert [epoch for epoch, _ in epochs_seen] == [0]
     assert epochs_seen[0][1] == 10 * 100

@@ -44,7 +44,7 @@ def refitted(
     try:
         on_all_rows = train()
         end: BaseException | None = (
-            on_all_rows.outcome.interrupted_by or on_all_rows.outcome.diverged
+            on_all_rows.outcome.interrupted_by or on_all_rows.outcome.divergence
         )
     except (KeyboardInterrupt, DivergedError) as error:
         end = error

@@ -374,8 +374,8 @@ class ClassifierRun:
         to_the_end(self._check_finite)
         self.classifier.facts |= {
             **outcome.facts(self.trainer.loss_unit),
-            "examples_trained": outcome.tally.words,
-            "examples_per_second": round(outcome.tally.words / max(outcome.seconds, 1e-9)),
+            "examples_trained": outcome.tally.items,
+            "examples_per_second": round(outcome.tally.items / max(outcome.seconds, 1e-9)),
             "history": self.history.epochs,
         }
         began = time.monotonic()

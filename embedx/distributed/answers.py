@@ -86,7 +86,7 @@ def check_trained(answer: Any) -> tuple[Tally, float]:
     tally, seconds = answer
     require(type(tally) is Tally and all(map(is_number, tally)), "a tally that is none")
     require(is_number(seconds) and 0 <= seconds < float("inf"), "seconds that are none")
-    return Tally(float(tally.loss), float(tally.pairs), int(tally.words)), float(seconds)
+    return Tally(float(tally.loss), float(tally.pairs), int(tally.items)), float(seconds)
 
 
 def check_started(answer: Any) -> tuple[str, int, str]:

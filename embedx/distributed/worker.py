@@ -96,7 +96,7 @@ class Worker:
             done = self.strategy.train_chunk(workspace, epoch, chunk, lr) or Tally()
         self.free.put(workspace)
         with self.lock:
-            self.n_trained += done.words
+            self.n_trained += done.items
         return began, done
 
     def merge(self, remote: Any) -> Any:

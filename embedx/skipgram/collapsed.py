@@ -122,7 +122,7 @@ class CollapsedRun(WordVectorsRun):
         vectors = self.word_vectors(outcome)
         history = [dataclasses.asdict(iteration) for iteration in self.descent.history]
         vectors.facts |= {"collapsed": True, "history": history}
-        if self.heldout is not None and outcome.interrupted_by is None:
+        if self.held_out_text is not None and outcome.interrupted_by is None:
             vectors.facts["heldout"] = to_the_end(self.heldout_metrics)
         return TrainedWordVectors(vectors, outcome)
 
@@ -143,8 +143,8 @@ def _warm_start(run: WordVectorsRun, objective: str) -> Outcome:
     warm = WordVectorsRun.resolved(run.corpus, config, SILENT)
     warm.progress = run.progress
     outcome = warm.train(warm.allocate(), None)
-    if outcome.diverged is not None:
-        raise outcome.diverged
+    if outcome.divergence is not None:
+        raise outcome.divergence
     if config.settings.bias != "none":
         outputs = warm.tables.outputs.rows
         no_scores = np.zeros((1, len(outputs)), np.float32)

@@ -20,7 +20,7 @@ from numpy import float32, float64, ndarray
 from embedx.engine import subwords
 from embedx.engine.skipgram import SkipGramTables
 from embedx.errors import Setting
-from embedx.evaluation import heldout
+from embedx.evaluation.heldout import draw as draw_pairs, evaluate as evaluate_pairs
 from embedx.runtime.interrupts import to_the_end
 from embedx.runtime.memory import MemoryPlan, allocating, available_memory, n_bytes, plan_memory
 from embedx.runtime.progress import Progress
@@ -110,21 +110,24 @@ class TrainedWordVectors:
 class WordVectorsRun:
     """A run on an encoded corpus, with resolved settings.
 
-    remap      int32 (n_types,): from provisional ids to the words of the vocabulary, -1 if left out
-    sampler    draws the candidates; with a search, during warm-up and for the
-               rows that the search does not find
-    origins    reasons of settings that were chosen, by name
-    snapshot   state to resume from: `outcome.state` of a run with the same configuration and text
-    callbacks  called after each epoch
-    wrap       replaces the strategy of this machine by that of a cluster
-    history    held-out log-likelihoods during the run
+    remap          int32 (n_types,): from provisional ids to the words of the vocabulary, -1 if left
+                   out
+    held_out_text  None without --heldout, which is the share of the text
+    sampler        draws the candidates; with a search, during warm-up and for the rows that the
+                   search does not find
+    origins        reasons of settings that were chosen, by name
+    snapshot       state to resume from: `outcome.state` of a run with the same configuration and
+                   text
+    callbacks      called after each epoch
+    wrap           replaces the strategy of this machine by that of a cluster
+    history        held-out log-likelihoods during the run
     """
 
     corpus: EncodedCorpus
     config: Configuration
     vocabulary: Vocabulary
     remap: ndarray
-    heldout: HeldOut | None
+    held_out_text: HeldOut | None
     sampler: Sampler
     progress: Progress
     origins: dict[str, str] = field(default_factory=dict)
@@ -149,10 +152,10 @@ class WordVectorsRun:
         """
         note_text(corpus, config, progress)
         vocabulary, remap = select_vocabulary(corpus, config, progress)
-        held_out = None
+        held_out_text = None
         if config.settings.heldout > 0:
-            held_out = hold_out(corpus.tokens, remap, config.settings.heldout, len(vocabulary))
-            vocabulary = with_held_out(vocabulary, held_out)
+            held_out_text = hold_out(corpus.tokens, remap, config.settings.heldout, len(vocabulary))
+            vocabulary = with_held_out(vocabulary, held_out_text)
 
         kept = kept_counts(vocabulary.trained_counts, config.vocabulary.sample)
         config.objective.prepare(kept)
@@ -168,7 +171,7 @@ class WordVectorsRun:
         settings, origins = resolve_settings(config, text)
         config = replace(config, settings=settings)
 
-        run = cls(corpus, config, vocabulary, remap, held_out, sampler, progress, origins)
+        run = cls(corpus, config, vocabulary, remap, held_out_text, sampler, progress, origins)
         check_has_pairs(run.stream(), corpus, config.noun)
         return run
 
@@ -243,7 +246,7 @@ class WordVectorsRun:
         purpose = (self.size().parameters, " with ", threads, " and ", window)
         with allocating(purpose, SMALLER):
             self.strategy = self.new_strategy()
-        state = {
+        trained_arrays = {
             "vectors": (tables.inputs.rows, tables.outputs.rows),
             "optimizer": (tables.inputs[1:], tables.outputs[1:]),
             "objective": (tables.state, tables.n_updates),
@@ -251,7 +254,7 @@ class WordVectorsRun:
         others: dict[str, Any] = {"subwords": (tables.parts, self.buckets)}
         if has_centred_vectors(self.config):
             others["centred vectors"] = (tables.inputs.rows,)
-        return plan_memory({**state, **self.strategy.memory(), **others}, state)
+        return plan_memory({**trained_arrays, **self.strategy.memory(), **others}, trained_arrays)
 
     def _allocate_tables(self) -> None:
         parts, self.buckets = self._ngrams()
@@ -299,11 +302,11 @@ class WordVectorsRun:
         is_word = self.remap >= 0
         keep = np.zeros(len(self.remap), np.uint32)
         keep[is_word] = np.minimum(probability * 2**32, 2**32 - 1)[self.remap[is_word]]
-        if self.heldout is None:
-            held_out = np.zeros(n_pieces(self.corpus.tokens), np.uint8)
+        if self.held_out_text is None:
+            held_out_pieces = np.zeros(n_pieces(self.corpus.tokens), np.uint8)
         else:
-            held_out = self.heldout.pieces
-        return TokenStream(self.corpus.tokens, self.remap, keep, held_out)
+            held_out_pieces = self.held_out_text.pieces
+        return TokenStream(self.corpus.tokens, self.remap, keep, held_out_pieces)
 
     def frequency_scores(self) -> ndarray:
         """(n_outputs,): scores by which the objective predicts how often each word occurs."""
@@ -320,10 +323,10 @@ class WordVectorsRun:
         if settings.ngrams is not None:
             n_rows += len(tables.inputs.rows)  # vectors are saved beside their parts
         n_numbers = n_rows * settings.dim + len(self.buckets) + n_outputs
-        state = (tables.inputs, tables.outputs, tables.state, tables.n_updates)
+        trained_arrays = (tables.inputs, tables.outputs, tables.state, tables.n_updates)
         return DiskNeeds(
             model=4 * n_numbers + n_words * BYTES_PER_WORD,
-            state=n_bytes(state),
+            state=n_bytes(trained_arrays),
         )
 
     # ---- train
@@ -331,7 +334,7 @@ class WordVectorsRun:
     def train(self, plan: MemoryPlan, checkpoints: Checkpoints | None) -> Outcome:
         """Train the tables from their initial values, in place."""
         self.initialise()
-        if self.config.start is not None and self.heldout is not None:
+        if self.config.start is not None and self.held_out_text is not None:
             self.start_metrics = self.heldout_metrics()
         strategy: Strategy = self.strategy
         if self.wrap is not None:
@@ -340,9 +343,9 @@ class WordVectorsRun:
             checkpoints.begin(lambda: self.identity() | strategy.identity())
         settings = self.config.settings
         self.loss_unit = strategy.loss_unit
-        state = TrainState()
+        history_state = TrainState()
         if settings.heldout_points:
-            state.add_attribute("task.history", self, "history")
+            history_state.add_attribute("task.history", self, "history")
         is_watched = bool(self.callbacks or settings.heldout_points)
         return trainer.train(
             strategy,
@@ -350,7 +353,7 @@ class WordVectorsRun:
             self.progress,
             after_epoch=self._after_epoch if is_watched else None,
             snapshot=self.snapshot,
-            extra_state=state,
+            extra_state=history_state,
             checkpoints=checkpoints,
             plan=plan,
         )
@@ -375,8 +378,8 @@ class WordVectorsRun:
     def _schedule(self, n_chunks: int) -> Schedule:
         settings = self.config.settings
         n_words = self.n_tokens
-        if self.heldout is not None:
-            n_words -= int(self.heldout.counts.sum())
+        if self.held_out_text is not None:
+            n_words -= int(self.held_out_text.counts.sum())
         return Schedule(
             float(settings.learning_rate or 0),
             n_chunks,
@@ -393,7 +396,7 @@ class WordVectorsRun:
         points = self.config.settings.heldout_points
         if points:
             self._score_heldout(epoch + 1, seconds, points)
-        end = EpochEnd(epoch + 1, tally.mean_loss, tally.words, seconds, self.word_vectors(None))
+        end = EpochEnd(epoch + 1, tally.mean_loss, tally.items, seconds, self.word_vectors(None))
         answers = [callback(end) for callback in self.callbacks]
         booleans = [answer for answer in answers if isinstance(answer, bool | np.bool_)]
         return any(booleans)
@@ -421,29 +424,32 @@ class WordVectorsRun:
     def heldout_metrics(self) -> dict[str, float]:
         """The likelihood of the held-out text; see `embedx.evaluation.heldout`."""
         vectors = self.word_vectors(None)
-        assert self.heldout is not None
-        pairs, calibration = heldout.draw(
-            self.heldout.words, self.heldout.sentences, vectors, groups=self.heldout.spans
+        assert self.held_out_text is not None
+        pairs, calibration = draw_pairs(
+            self.held_out_text.words,
+            self.held_out_text.sentences,
+            vectors,
+            groups=self.held_out_text.spans,
         )
-        return heldout.evaluate(vectors, pairs, calibration).metrics()
+        return evaluate_pairs(vectors, pairs, calibration).metrics()
 
     # ---- finish
 
     def finish(self, outcome: Outcome) -> TrainedWordVectors:
         """The trained word vectors, scored on the held-out text."""
-        outcome.check_trained(no_pair_kept() if outcome.tally.words else None)
+        outcome.check_trained(no_pair_kept() if outcome.tally.items else None)
         rate = self.config.settings.learning_rate
         to_the_end(lambda: check_finite(self.tables, rate))
         vectors = to_the_end(lambda: self.word_vectors(outcome))
-        if self.heldout is None:
+        if self.held_out_text is None:
             warn_of_loss(outcome, self.config, self.corpus, self.progress)
         elif outcome.interrupted_by is None:
             metrics = to_the_end(self.heldout_metrics)
             vectors.facts["heldout"] = metrics
             if self.start_metrics is not None:
                 compare_with_start(metrics, self.start_metrics, self.progress)
-            if self.config.objective.traits.calibrated and outcome.diverged is None:
-                outcome.diverged = judge_on_heldout(metrics, outcome, rate, self.progress)
+            if self.config.objective.traits.calibrated and outcome.divergence is None:
+                outcome.divergence = judge_on_heldout(metrics, outcome, rate, self.progress)
         return TrainedWordVectors(vectors, outcome)
 
     def word_vectors(self, outcome: Outcome | None) -> WordVectors:

@@ -130,7 +130,7 @@ def _facts(run: "WordVectorsRun", outcome: Outcome | None) -> Record:
 
 def _facts_of_speed(outcome: Outcome) -> Record:
     """The number of words that were read, in all and per second."""
-    n_words = outcome.tally.words
+    n_words = outcome.tally.items
     return {
         "words_trained": n_words,
         "words_per_second": round(n_words / max(outcome.seconds, 1e-9)),

@@ -65,11 +65,11 @@ def save_model(
     # However often Ctrl-C is pressed.
     place = to_the_end(lambda: save_or_rescue(save, folder, checkpoints.how_to_resume))
     checkpoints.close(place, is_over=outcome.interrupted_by is None)
-    if outcome.diverged is not None:
+    if outcome.divergence is not None:
+        error = outcome.divergence
         epochs = "epoch" if outcome.epochs == 1 else "epochs"
-        diverged = outcome.diverged
         saved = f"the model of {outcome.epochs:.3g} {epochs} is in {place}"
-        raise DivergedError(diverged.problem, diverged.remedy, saved)
+        raise DivergedError(error.problem, error.remedy, saved)
     return place
 
 

@@ -20,7 +20,7 @@ class Outcome:
                        weights once the classifier has them (`LabelwiseTraining.release`)
     highest_loss       over the worst twentieth
     lowered_rates      the learning rate after each rollback
-    diverged           the error that ended the run early, at its last good state
+    divergence         the error that ended the run early, at its last good state
     initial_loss       before training
     baseline_loss      of a model that predicts the frequencies of classes
     facts_of_strategy  for the model's record
@@ -35,7 +35,7 @@ class Outcome:
     state: TrainState = field(default_factory=TrainState)
     highest_loss: float | None = None
     lowered_rates: list[float] = field(default_factory=list)
-    diverged: DivergedError | None = None
+    divergence: DivergedError | None = None
     initial_loss: float | None = None
     baseline_loss: float | None = None
     facts_of_strategy: Record = field(default_factory=dict)
@@ -44,7 +44,7 @@ class Outcome:
     @property
     def is_whole(self) -> bool:
         """Whether the run trained to its end."""
-        return self.interrupted_by is None and self.diverged is None
+        return self.interrupted_by is None and self.divergence is None
 
     def facts(self, loss_unit: str = "") -> Record:
         """Facts for the model's record: losses in this unit, epochs and seconds, rates after
@@ -69,7 +69,7 @@ class Outcome:
 
     def raise_reason(self) -> None:
         """Raise the error or interrupt that ended the run early, if any."""
-        reason = self.interrupted_by or self.diverged
+        reason = self.interrupted_by or self.divergence
         if reason is not None:
             raise reason
 

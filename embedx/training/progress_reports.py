@@ -44,9 +44,9 @@ class ProgressReports:
         if schedule.time_budget:
             self.progress.start("training", schedule.time_budget, "s", status.seconds)
             return
-        total = schedule.n_words * schedule.epochs
+        total = schedule.n_items * schedule.epochs
         known_total = None if math.isinf(total) else total
-        self.progress.start("training", known_total, f" {schedule.unit}", status.tally.words)
+        self.progress.start("training", known_total, f" {schedule.unit}", status.tally.items)
 
     def restart_interval(self, status: Status) -> None:
         """Measure the speed from here on: the run starts, or was rolled back."""
@@ -56,16 +56,16 @@ class ProgressReports:
     def report(self, status: Status) -> None:
         """Report the status, if it is another one than at the last report."""
         new = status.tally.since(self.tally)
-        has_news = new.words > 0 or status.loss != self.loss
+        has_news = new.items > 0 or status.loss != self.loss
         if not has_news or self.strategy.reports_itself:
             return
         facts: Record = {}
-        if new.words > 0:
-            pace = new.words / max(status.seconds - self.seconds, 1e-9)
+        if new.items > 0:
+            pace = new.items / max(status.seconds - self.seconds, 1e-9)
             facts[f"{self.schedule.unit}_per_second"] = round(pace)
         if self.schedule.has_epochs:
             facts |= self.schedule.epoch_facts(status.n_finished)
-        done: float = status.tally.words
+        done: float = status.tally.items
         if self.schedule.time_budget:
             done = min(status.seconds, self.schedule.time_budget)
         self.progress.update(

@@ -14,7 +14,7 @@ SCHEDULES = ("linear", "constant", "inverse-sqrt", "inverse")
 class Schedule:
     """The end of training, and the learning rate until then.
 
-    The end is after `epochs` over `n_chunks` chunks of `n_words` words or, if it is given, after
+    The end is after `epochs` over `n_chunks` chunks of `n_items` items or, if it is given, after
     `time_budget` seconds. The rate starts at `learning_rate` and follows `shape`: "linear" falls to
     zero at the end, "constant" does not change, "inverse-sqrt" is divided by √updates, "inverse" by
     1 + epochs so far. It is also multiplied by `decay` after every `decay_every` updates, or after
@@ -22,13 +22,13 @@ class Schedule:
 
     epochs      infinite: until the strategy is finished
     updates     number of updates in a chunk
-    unit        unit of `n_words`, for progress
+    unit        what the items are, in messages
     has_epochs  whether progress tells the epoch
     """
 
     learning_rate: float
     n_chunks: int
-    n_words: float
+    n_items: float
     epochs: float
     time_budget: float | None = None
     shape: str = "linear"

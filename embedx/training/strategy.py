@@ -20,12 +20,13 @@ class Tally(NamedTuple):
     """Sums over one or more chunks, in float64.
 
     pairs  number of terms of the loss: pairs of words, labels or rows
-    words  number of words of the vocabulary read, before subsampling; or of examples
+    items  number of words of the vocabulary read, before subsampling; or of nodes, of examples, of
+           iterations (`Schedule.unit`)
     """
 
     loss: float = 0.0
     pairs: float = 0
-    words: int = 0
+    items: int = 0
 
     def __add__(self, other: "Tally") -> "Tally":  # type: ignore[override]
         return Tally(*map(operator.add, self, other))

@@ -62,8 +62,8 @@ def train(
     training = _Training(strategy, schedule, progress, after_epoch, checkpoints)
     training.begin(snapshot, extra_state or TrainState())
     ended_by = training.train_until_over()
-    if training.diverged is not None and not training.has_good_state:
-        raise training.diverged
+    if training.divergence is not None and not training.has_good_state:
+        raise training.divergence
     has_begun = training.next_step > 0
     if checkpoints is not None and ended_by is not None and has_begun:
         to_the_end(partial(checkpoints.take, training.state, wait=True))
@@ -85,13 +85,13 @@ def _resumable(error: LostClusterError, checkpoints: Checkpoints | None) -> Lost
 class _Step(NamedTuple):
     """The training of one chunk.
 
-    number      counted over all epochs
-    share_done  share of the run that was done when it began
-    lr          learning rate
+    number          counted over all epochs
+    share_at_start  share of the run that was done when it began
+    lr              learning rate
     """
 
     number: int
-    share_done: float
+    share_at_start: float
     lr: float
 
 
@@ -146,12 +146,12 @@ class _Training:
         self.is_stopped = False
         self.learning_rate = 0.0
 
-        # Why the run is to be rolled back, and after how many words or examples; None once it is.
+        # Why the run is to be rolled back, and after how many items; None once it is.
         self.rollback_reason: Reason | None = None
-        self.words_at_check = 0
+        self.items_at_check = 0
         # The error that ends the run, and whether the parameters are good all the same: without the
         # error they are.
-        self.diverged: DivergedError | None = None
+        self.divergence: DivergedError | None = None
         self.has_good_state = True
 
     # ---- the main thread
@@ -182,7 +182,7 @@ class _Training:
         ended_by: KeyboardInterrupt | LostClusterError | None = None
         try:
             # The last turn may train nothing, and only report an epoch.
-            while self.diverged is None and (not self._is_over or self._has_unreported_epoch):
+            while self.divergence is None and (not self._is_over or self._has_unreported_epoch):
                 self._train_until_pause()
                 self._use_pause()
             to_the_end(self._finish_checkpoint, then_raise=True)
@@ -220,9 +220,9 @@ class _Training:
 
     def _use_pause(self) -> None:
         """Do what is due in a pause: a check of the guard, `after_epoch`, a checkpoint."""
-        divergence = self._check()
-        if divergence is not None:
-            self.diverged = self._roll_back(divergence)
+        reason = self._check()
+        if reason is not None:
+            self.divergence = self._roll_back(reason)
             return
         # Before `is_checkpoint_wanted` is cleared, which this reads.
         is_checkpoint_due = self._is_checkpoint_due and not self._is_over
@@ -270,14 +270,14 @@ class _Training:
 
     # ---- rollbacks
 
-    def _roll_back(self, divergence: Reason) -> DivergedError | None:
+    def _roll_back(self, reason: Reason) -> DivergedError | None:
         """Restore the last good state of a run that diverges, and lower its learning rate.
 
         Returns None if the run continues; else the error that ends it, with the last good
         parameters, or the initial ones.
         """
         problem = (
-            f"{divergence} after {self.words_at_check:,} {self.schedule.unit}"
+            f"{reason} after {self.items_at_check:,} {self.schedule.unit}"
             f" at learning rate {self.learning_rate:.4g}"
         )
         if not self._is_out_of_time and self.guard.roll_back():
@@ -292,11 +292,11 @@ class _Training:
         """Warn of a rollback, and continue from its state."""
         place = "the start"
         if self.next_step > 0:
-            place = f"{self.tally.words:,} {self.schedule.unit}"
+            place = f"{self.tally.items:,} {self.schedule.unit}"
         lr = self._lr_at(self.next_step)
         self.progress.warn(f"{problem}: rolled back to {place}, learning rate {lr:.4g}")
         self.rollback_reason = None
-        self.words_at_check = 0
+        self.items_at_check = 0
         if self.checkpoints is not None and self.checkpoints.states():
             self.checkpoints.take(self.state)
         self.reports.restart_interval(self._status())
@@ -334,7 +334,7 @@ class _Training:
             state=self.state,
             highest_loss=max(losses, default=None),
             lowered_rates=self._lowered_rates,
-            diverged=self.diverged,
+            divergence=self.divergence,
             initial_loss=self.guard.untrained_loss,
             baseline_loss=self.guard.baseline,
             facts_of_strategy=self.strategy.facts(),
@@ -394,8 +394,8 @@ class _Training:
         return self.next_step - len(self.running_steps)
 
     @property
-    def _share_done(self) -> float:
-        """The share of the run that is done, without the steps that are running."""
+    def _share_finished(self) -> float:
+        """The share of the run that is done by finished steps."""
         return self.schedule.share_done(self._n_finished, self.seconds)
 
     @property
@@ -433,20 +433,20 @@ class _Training:
 
     @property
     def _is_check_due(self) -> bool:
-        return self.guard.is_due(self._share_done, self.strategy.phase(self.next_step))
+        return self.guard.is_due(self._share_finished, self.strategy.phase(self.next_step))
 
     def _check(self) -> Reason | None:
         """Check the run if that is due, before an epoch is reported, and at the end; return why it
         diverges, or None. Called in a pause, or with `state.read_lock`.
         """
-        self.words_at_check = max(self.words_at_check, self.tally.words)
+        self.items_at_check = max(self.items_at_check, self.tally.items)
         is_over = self._is_over
         if self.rollback_reason is None and (
             is_over or self._is_at_pause_step or self._is_check_due
         ):
             phase = self.strategy.phase(self.next_step)
             self.rollback_reason = self.guard.check(
-                self._share_done, self.next_step, phase, is_over
+                self._share_finished, self.next_step, phase, is_over
             )
         return self.rollback_reason
 
@@ -486,11 +486,11 @@ class _Training:
             if self.rollback_reason is not None or self._is_check_due:
                 return None
             number = self.next_step
-            share_done = self.schedule.share_done(number, self.seconds)
+            share_at_start = self.schedule.share_done(number, self.seconds)
             self.learning_rate = self._lr_at(number)
             self.next_step += 1
             self.running_steps.add(number)
-            return _Step(number, share_done, self.learning_rate)
+            return _Step(number, share_at_start, self.learning_rate)
 
     def _add(self, step: _Step, tally: Tally | None) -> bool:
         """Add the tally of a chunk; return False if it was interrupted, or its loss is not
@@ -501,14 +501,14 @@ class _Training:
             return False
         if not math.isfinite(tally.loss):
             self.rollback_reason = Reason("the loss is not finite")
-            self.words_at_check = self.tally.words + tally.words
+            self.items_at_check = self.tally.items + tally.items
             return False
         self.tally += tally
-        share = step.share_done
+        share = step.share_at_start
         self.curve.add(share, tally, self._epochs, self.seconds)
         if share < self.guard.since:
             # The run was checked while this chunk was trained (`_check_without_pause`): the chunk
             # counts for the interval after that check.
-            share = self._share_done
+            share = self._share_finished
         self.guard.add(share, tally)
         return True
