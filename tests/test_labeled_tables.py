@@ -166,6 +166,82 @@ def test_columns_are_chosen_where_there_is_one_natural_choice(write, heading, ro
         assert notes.notes[-1].startswith(f"{file}: {chosen}")
 
 
+@pytest.mark.parametrize(
+    ("heading", "row", "chosen"),
+    [
+        ("Nr,Betreff,Beschreibung,Kategorie", "7,a,b,x", "text: Betreff, Beschreibung; label: Kat"),
+        ("identifiant,texte,étiquette", "7,a b,x", "text: texte; label: étiquette; not used: iden"),
+        ("Descripción,Categoría", "a,x", "text: Descripción; label: Categoría"),
+        ("Omschrijving,Onderwerp,Prioriteit", "a,x,1", "text: Omschrijving; label: Onderwerp"),
+    ],
+)
+def test_columns_are_known_by_names_in_several_languages(write, heading, row, chosen):
+    notes = Notes()
+    file = write(f"{heading}\n{row}\n{row}\n", "a.csv")
+    read(file, progress=notes)
+    assert notes.notes[-1].startswith(f"{file}: {chosen}")
+
+
+def unnamed_rows(n=40):
+    """Columns that are told by their values alone."""
+    return [
+        {
+            "number": f"T{k}",
+            "said": f"the lamp {k} is broken again",
+            "kind": ["repair", "delivery"][k % 2],
+            "subjects": ["law; trade", "trade", "law"][k % 3],
+            "day": f"2024-03-{1 + k % 9:02}",
+            "stars": str(1 + k % 3),
+            "price": str(1.5 * k),
+            "width": str(0.3 * k),
+        }
+        for k in range(n)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("columns", "chosen"),
+    [
+        (["number", "said", "kind"], "text: said; label: kind; not used: number (said, kind by"),
+        (["number", "said", "kind", "day", "stars"], "text: said; label: kind; not used: number"),
+        (["day", "subjects", "said"], "text: said; label: subjects; not used: day (said by"),
+        (["said", "stars", "price"], "text: said; label: stars; not used: price (said, stars by"),
+        (["price", "width", "kind"], "numbers: price, width; label: kind (kind by the values"),
+    ],
+)
+def test_columns_whose_names_do_not_tell_are_known_by_their_values(write, columns, chosen):
+    notes = Notes()
+    rows = [{name: row[name] for name in columns} for row in unnamed_rows()]
+    file = write(table(rows, ";"), "a.csv")
+    data = read(file, progress=notes)
+    assert notes.notes[0].startswith(f"{file}: {chosen}")
+    assert "--label-column set others" in notes.notes[0]
+    assert len(data.labels) == len(rows)
+
+
+def test_columns_that_could_all_be_labels_are_not_guessed_among(write):
+    rows = [
+        {"said": row["said"], "kind": row["kind"], "land": "de" if k % 4 else "fr"}
+        for k, row in enumerate(unnamed_rows())
+    ]
+    with refused_data("a.csv", "label_column", quoting="said, kind, land"):
+        read(write(table(rows), "a.csv"))
+    renamed = [
+        {"said": row["said"], "a": row["kind"], "ticket topic": "xy"[k % 2]}
+        for k, row in enumerate(unnamed_rows())
+    ]
+    notes = Notes()
+    read(write(table(renamed), "b.csv"), progress=notes)
+    assert lines_with(notes.notes, "label: ticket topic")
+
+
+def test_a_first_row_of_data_is_not_taken_for_names(write):
+    rows = [{name: row[name] for name in ("number", "said", "kind")} for row in unnamed_rows()]
+    without_heading = table(rows).partition("\n")[2]
+    with refused_data("a.csv:1", "header", quoting='"repair"'):
+        read(write(without_heading, "a.csv"))
+
+
 def test_labels_in_a_cell_are_split_only_on_request_or_where_they_are_a_list(write):
     def names(text, **options):
         file = write(f"text,label\n{text}", "a.csv")

@@ -40,6 +40,7 @@ def choose_columns(
         )
     roles = guess_roles(available, named, head, needs_label_column)
     _check_roles(file, roles, available, needs_label_column)
+    _check_heading_is_no_row(file, roles, head, has_heading)
     if schema is not None:
         kind = "columns of numbers" if roles.numbers else "words"
         schema.check_kind_of_features(file, kind)
@@ -110,6 +111,25 @@ def _check_roles(
         )
 
 
+def _check_heading_is_no_row(
+    file: str, roles: Roles, head: list[Record], has_heading: bool | None
+) -> None:
+    """Raise `DataError` if the name of a label column that was guessed by its values is one of the
+    labels: then the first row is one of data.
+    """
+    if not has_heading:
+        return
+    for column in roles.label:
+        if column in roles.by_values and any(record.get(column) == column for record in head):
+            problem = f'its first row is one of data: "{column}" is also a label of other rows'
+            remedy = (
+                "say ",
+                Setting("header", "no"),
+                ", or add a row with the names of the columns",
+            )
+            raise DataError(file, 1, problem, remedy)
+
+
 def _note_roles(file: str, roles: Roles, head: list[Record], progress: Progress) -> None:
     """Say what each column is used for, and which unused ones could be features."""
     columns_by_role = {
@@ -121,6 +141,14 @@ def _note_roles(file: str, roles: Roles, head: list[Record], progress: Progress)
     }
     parts = [f"{role}: {listed(columns)}" for role, columns in columns_by_role.items() if columns]
     note: Text = f"{file}: {'; '.join(parts)}"
+    if roles.by_values:
+        text_and_label = (Setting("text_column"), " and ", Setting("label_column"))
+        note = (
+            note,
+            f" ({listed(roles.by_values)} by the values; ",
+            text_and_label,
+            " set others)",
+        )
     unused_numbers = [] if roles.numbers else numeric_columns(roles.unused, head)
     if unused_numbers:
         names = ",".join(unused_numbers[:MAX_COLUMNS_IN_MESSAGE])

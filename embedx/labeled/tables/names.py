@@ -5,33 +5,37 @@ from collections.abc import Iterable
 
 from embedx.errors import DataError
 
-# In lower case.
-LABEL_NAMES = {
-    "label",
-    "labels",
-    "subjects",
-    "category",
-    "categories",
-    "class",
-    "tag",
-    "tags",
-    "target",
-    "topic",
-    "topics",
-}
-TITLE_NAMES = {"title", "subject", "headline"}
-TEXT_NAMES = {
-    "text",
-    "abstract",
-    "body",
-    "content",
-    "message",
-    "sentence",
-    "document",
-    "description",
-    "review",
-    "comment",
-}
+
+def _words(text: str) -> set[str]:
+    return set(text.split())
+
+
+# In lower case; English, German, French, Spanish, Italian, Portuguese, Dutch and Polish.
+LABEL_NAMES = _words(
+    """
+    label labels subjects category categories class tag tags target topic topics
+    kategorie kategorien klasse thema themen schlagwort schlagwörter
+    étiquette étiquettes etiquette catégorie catégories categorie classe sujets thème thèmes
+    etiqueta etiquetas categoría categorías categoria categorias clase tema temas
+    etichetta etichette categorie argomento classificação
+    categorieën onderwerp onderwerpen klasa kategoria etykieta
+    """
+)
+TITLE_NAMES = _words(
+    """
+    title subject headline
+    titel überschrift betreff titre título titulo asunto titolo oggetto assunto tytuł
+    """
+)
+TEXT_NAMES = _words(
+    """
+    text abstract body content message sentence document description review comment
+    beschreibung inhalt nachricht zusammenfassung kommentar freitext
+    texte contenu résumé commentaire texto contenido descripción resumen mensaje comentario
+    testo contenuto descrizione messaggio commento conteúdo descrição mensagem
+    tekst omschrijving beschrijving bericht inhoud treść opis
+    """
+)
 # Row numbers as pandas writes them; not used unless they are named.
 INDEX_NAMES = {"", "unnamed: 0", "__index_level_0__"}
 MAX_COLUMNS_IN_MESSAGE = 30

@@ -2,26 +2,33 @@
 
 import dataclasses
 import math
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from embedx.labeled.cells import number_of
 from embedx.labeled.data import Columns
+from embedx.labeled.tables import by_values as by_values_of
 from embedx.labeled.tables.names import INDEX_NAMES, LABEL_NAMES, TEXT_NAMES, TITLE_NAMES
 from embedx.text.tables import value_of
 
 Record = Mapping[str, Any]
+WORD = re.compile(r"[^\W\d_]+")
 
 
 @dataclasses.dataclass
 class Roles:
-    """The role of each column."""
+    """The role of each column.
+
+    by_values  those of the text and the label that were guessed by their values
+    """
 
     text: list[str]
     numbers: list[str]
     label: list[str]
     id: str | None
     unused: list[str]
+    by_values: list[str] = dataclasses.field(default_factory=list)
 
     def columns(self, separator: str | None, has_heading: bool | None) -> Columns:
         """The columns as the model keeps them; several label columns are 0/1 indicators."""
@@ -43,7 +50,9 @@ def guess_roles(
     head: list[Record],
     needs_label_column: bool,
 ) -> Roles:
-    """The roles of all columns: as named, then by usual names, then by what is left."""
+    """The roles of all columns: as named, then by usual names, then by what is left, then by their
+    values.
+    """
     text = named.get("text_column", [])
     numbers = named.get("feature_columns", [])
     label = named.get("label_column", [])
@@ -64,7 +73,20 @@ def guess_roles(
         text = guess_last_text_column(unused, head)
         numbers = [] if text else guess_number_columns(unused, head)
     unused = _without(unused, [*label, *text, *numbers])
-    return Roles(text, numbers, label, id_column, unused)
+
+    by_values: list[str] = []
+    if not text and not numbers:
+        text = by_values_of.guess_text(by_values_of.values_by_column(unused, head))
+        unused = _without(unused, text)
+        by_values += text
+    if needs_label_column and not label:
+        label = guess_label_by_values(unused, head)
+        unused = _without(unused, label)
+        by_values += label
+        if label and not text and not numbers:
+            numbers = guess_number_columns(unused, head)
+            unused = _without(unused, numbers)
+    return Roles(text, numbers, label, id_column, unused, by_values)
 
 
 def guess_id_column(columns: list[str]) -> str | None:
@@ -90,6 +112,19 @@ def guess_text_columns(columns: list[str]) -> list[str]:
 def guess_last_label_column(columns: list[str]) -> list[str]:
     """Beside features that are known: the only column left."""
     return columns if len(columns) == 1 else []
+
+
+def guess_label_by_values(columns: list[str], head: list[Record]) -> list[str]:
+    """The only column with values that recur or, of several, the only one with a word of
+    LABEL_NAMES in its name.
+    """
+    candidates = by_values_of.guess_labels(by_values_of.values_by_column(columns, head))
+    if len(candidates) == 1:
+        return candidates
+    with_usual_word = [
+        column for column in candidates if LABEL_NAMES.intersection(WORD.findall(column.lower()))
+    ]
+    return with_usual_word if len(with_usual_word) == 1 else []
 
 
 def guess_last_text_column(columns: list[str], head: list[Record]) -> list[str]:
