@@ -123,7 +123,7 @@ def _check_heading_is_no_row(
         if column in roles.by_values and any(record.get(column) == column for record in head):
             problem = f'its first row is one of data: "{column}" is also a label of other rows'
             remedy = (
-                "say ",
+                "give ",
                 Setting("header", "no"),
                 ", or add a row with the names of the columns",
             )
