@@ -12,11 +12,13 @@ All but the last are trained pair by pair (`pair_trainer`), because blocks share
 inputs. Negative sampling's probabilities are corrected by the noise of the input, of which it has
 learned the difference.
 
-Spans of the text are held out: half of them for validation, the others for the test. Learning rates
-are searched for by factors of the root of 10 on a shorter text, until the best is at no edge, and
-then the tree's penalty. Unigram noise and blocks train as many epochs as fit into the processor
-time of adversarial noise, in which the fitting of trees counts; finding the pairs of the text does
-not. Noise that is fitted once, and blocks for so long, have one seed.
+Texts are the beginning of Wikipedia in two lengths, its end, and news by sentence: `--set
+news=FILE`, by default the held-out shard of One Billion Words. Spans of the text are held out: half
+of them for validation, the others for the test. Learning rates are searched for by factors of the
+root of 10 on a shorter beginning, until the best is at no edge, and then the tree's penalty.
+Unigram noise and blocks train as many epochs as fit into the processor time of adversarial noise,
+in which the fitting of trees counts; finding the pairs of the text does not. Noise that is fitted
+once, and blocks for so long, have one seed.
 """
 
 import functools
@@ -54,7 +56,7 @@ from eval.words_by_time import REPORTED, Stopwatch
 
 OBJECTIVES = ("ns", "ove", "ar")
 NOISES = ("unigram", "adversarial", "adversarial-once", "blocks")
-TEXTS = ("short", "long")
+TEXTS = ("short", "end", "news", "long")
 PENALTIES = (0.1, 1.0, 10.0, 100.0, 1000.0)
 FIRST_PENALTY = 1.0
 FIRST_RATE = 1.0
@@ -64,6 +66,7 @@ HELD_OUT = 0.04
 MAX_PAIRS = 20_000  # of those that are scored
 FULL = {
     "corpus": None,
+    "news": None,
     "megabytes": 3.0,
     "seeds": 3,
     "search_megabytes": 1.0,
@@ -86,13 +89,13 @@ def jobs(run: Run) -> Iterator[Job]:
     yield frequencies("search", settings.search_megabytes)
     for objective in run.chosen("objective"):
         yield from search(run, objective)
-    lengths = {"short": settings.megabytes, "long": settings.large_megabytes}
-    seeds = {"short": settings.seeds, "long": settings.large_seeds}
     for text in run.chosen("text"):
-        yield frequencies(text, lengths[text])
-        for seed in range(1, seeds[text] + 1):
+        megabytes = settings.large_megabytes if text == "long" else settings.megabytes
+        seeds = settings.large_seeds if text == "long" else settings.seeds
+        yield frequencies(text, megabytes)
+        for seed in range(1, seeds + 1):
             for objective in run.chosen("objective"):
-                job = {"text": text, "megabytes": lengths[text], "objective": objective}
+                job = {"text": text, "megabytes": megabytes, "objective": objective}
                 yield from test_jobs(run, job | {"seed": seed})
 
 
@@ -250,7 +253,7 @@ def pairs_of_epoch(text: Text, seed: int, epoch: int) -> tuple[ndarray, ndarray]
 
 
 def measure(run: Run, job: Job) -> Result:
-    file = shortened(run, job["megabytes"])
+    file = text_file(run, job["text"], job["megabytes"])
     options = {name: job[name] for name in ("seed", "epochs") if name in job}
     objective = job.get("objective", OBJECTIVES[0])
     config = configure(objective, {"heldout": HELD_OUT, "threads": 1, **options})
@@ -318,12 +321,17 @@ def scores_of(run: Run, vectors: WordVectors) -> dict[str, float]:
     return {name: scores[name] for name in REPORTED if name in scores}
 
 
-def shortened(run: Run, megabytes: float) -> Path:
-    """The beginning of the text, up to a word."""
-    file = run.folder / f"first-{megabytes:g}"
+def text_file(run: Run, text: str, megabytes: float) -> Path:
+    """A text of so many megabytes: news, or one end of Wikipedia."""
+    file = run.folder / f"{text}-{megabytes:g}"
     if not file.exists():
-        with Path(run.files["text"]).open("rb") as source:
-            file.write_bytes(source.read(int(megabytes * 1e6)).rpartition(b" ")[0])
+        n_bytes = int(megabytes * 1e6)
+        if text == "news":
+            file.write_bytes(corpus.news(run, n_bytes))
+        else:
+            whole = Path(run.files["text"]).read_bytes()
+            cut = corpus.last if text == "end" else corpus.first
+            file.write_bytes(cut(whole, n_bytes))
     return file
 
 
@@ -386,6 +394,13 @@ def mean_log_probability(log_p_of: LogProbabilities, pairs: HeldOutPairs) -> flo
 
 def prepare(run: Run) -> dict[str, Any]:
     return {"corpus": corpus.unpacked(run)}
+
+
+def needs(run: Run) -> list[str]:
+    """Wikipedia, by which rates are searched for, and news unless a file of it is named."""
+    if "news" in run.chosen("text") and not run.settings.news:
+        return [datasets.TEXT, corpus.NEWS]
+    return [datasets.TEXT]
 
 
 # ---- tables
@@ -472,6 +487,8 @@ EXPERIMENT = Experiment(
     tables={
         "sizes": sizes,
         "short": results_on("short"),
+        "end": results_on("end"),
+        "news": results_on("news"),
         "long": results_on("long"),
         "searched": searched,
     },
@@ -479,6 +496,6 @@ EXPERIMENT = Experiment(
     settings=FULL,
     quick=QUICK,
     prepare=prepare,
-    needs=lambda run: [datasets.TEXT],
+    needs=needs,
     mixed=True,
 )

@@ -25,6 +25,7 @@ GENERATED_LINES = 10_000
 GENERATED_WORDS = 20
 GENERATED_TYPES = 2_000
 GENERATED_TOPICS = 5
+NEWS = "one-billion-word:heldout"
 
 
 def of(run: Run) -> Path:
@@ -93,9 +94,32 @@ def beginning(run: Run, text: Path, end: bytes, megabytes: float) -> dict[str, A
     """
     target = run.folder / "beginning"
     with text.open("rb") as source:
-        target.write_bytes(source.read(int(megabytes * 1e6)).rpartition(end)[0] + end)
+        n_bytes = int(megabytes * 1e6)
+        target.write_bytes(first(source.read(n_bytes), n_bytes, end))
     run.files["beginning"] = str(target)
     return facts_of(target)
+
+
+def first(text: bytes, n_bytes: int, end: bytes = b" ") -> bytes:
+    """The first bytes of a text, up to a word or a line."""
+    return text[:n_bytes].rpartition(end)[0] + end
+
+
+def last(text: bytes, n_bytes: int) -> bytes:
+    """The last bytes of a text, from a word on."""
+    return text[-n_bytes:].partition(b" ")[2]
+
+
+def news(run: Run, n_bytes: int) -> bytes:
+    """The first sentences of news: of the setting `news`, or of One Billion Words' held-out shard;
+    made-up ones in a trial run where these are not here.
+    """
+    if run.quick and not datasets.is_here(NEWS, run.data_folder):
+        return generated_text().encode()[:n_bytes]
+    file = Path(run.settings.news or datasets.text(run.data_folder, NEWS))
+    opened = gzip.open if file.suffix == ".gz" else open
+    with opened(file, "rb") as source:
+        return first(source.read(n_bytes), n_bytes, b"\n")
 
 
 def compress(file: Path, target: Path) -> None:

@@ -7,7 +7,6 @@ and news by sentence: `--set news=FILE`, by default the held-out shard of One Bi
 run is a process of its own and has one thread; one that diverges is not rolled back.
 """
 
-import gzip
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,6 @@ from eval.records import Job, Records, Result
 
 OBJECTIVES = ("implicit", "umax", "ar", "ove", "ns", "sampled-softmax")
 TEXTS = ("beginning", "end", "news")
-NEWS = "one-billion-word:heldout"
 MULTIPLES = (1, 3, 10, 100)
 HELD_OUT = 0.05
 FULL = {"megabytes": 3.0, "epochs": 5, "seeds": 3, "corpus": None, "news": None}
@@ -49,36 +47,23 @@ def prepare(run: Run) -> dict[str, Any]:
     if "beginning" in texts or "end" in texts:
         about = corpus.unpacked(run)
         whole = Path(run.files["text"]).read_bytes()
-        parts = {
-            "beginning": whole[:n_bytes].rpartition(b" ")[0],
-            "end": whole[-n_bytes:].partition(b" ")[2],
-        }
+        parts = {"beginning": corpus.first(whole, n_bytes), "end": corpus.last(whole, n_bytes)}
         for name, part in parts.items():
             run.files[name] = str(run.folder / name)
-            Path(run.files[name]).write_bytes(part + b"\n")
+            Path(run.files[name]).write_bytes(part.strip() + b"\n")
     if "news" in texts:
         news = run.folder / "news"
-        news.write_bytes(_news(run, n_bytes))
+        news.write_bytes(corpus.news(run, n_bytes))
         run.files["news"] = str(news)
         about = about or {"name": "news", **corpus.facts_of(news)}
     return {"corpus": about}
-
-
-def _news(run: Run, n_bytes: int) -> bytes:
-    """The first sentences of news, or made-up ones in a trial run where these are not here."""
-    if run.quick and not datasets.is_here(NEWS, run.data_folder):
-        return corpus.generated_text().encode()[:n_bytes]
-    file = Path(run.settings.news or datasets.text(run.data_folder, NEWS))
-    opened = gzip.open if file.suffix == ".gz" else open
-    with opened(file, "rb") as source:
-        return source.read(n_bytes).rpartition(b"\n")[0] + b"\n"
 
 
 def needs(run: Run) -> list[str]:
     """The data sets of the chosen texts."""
     names = {"beginning": datasets.TEXT, "end": datasets.TEXT}
     if not run.settings.news:
-        names["news"] = NEWS
+        names["news"] = corpus.NEWS
     return list(dict.fromkeys(names[text] for text in run.chosen("text") if text in names))
 
 
