@@ -3,6 +3,8 @@ beside rows found by search.
 
     next-word    which of all words stands between these, from text: accuracy against time
     faces        identities by unit vectors, to the shape of MegaFace: accuracy against time
+    faces-100k   100,000 identities and 512 features, other objectives beside them
+    faces-600k   600,000
     documents    EURLex-4.3K with a hidden layer: P@1, 3 and 5 against time
     speed        time per example with 200,000 and more labels, once the rows are trained
     words        skip-gram on the collapsed objective: held-out likelihood against time and
@@ -47,6 +49,7 @@ class Contender:
 
     objective: str
     takes: tuple[str, ...] = ()
+    options: dict[str, Any] = dataclasses.field(default_factory=dict)
     batch: int | None = 10  # the paper's
     # settings of all legs but the first
     later: dict[str, Any] = dataclasses.field(default_factory=dict)
@@ -63,8 +66,20 @@ CONTENDERS = {
     "margin, best batch": Contender("margin", ("smoothing",), batch=None),
     "mips": Contender("mips", SEARCH, later={"warm_up": 0}),
     "ldgs": Contender("ldgs", (*SEARCH, "blocks"), later={"warm_up": 0}),
+    "ns, adversarial noise": Contender("ns", options={"sampler": "adversarial"}),
+    "ar": Contender("ar", batch=100),
 }
 JOINT = "sampled-softmax, joint"
+# in the paper there is none of these
+BESIDE = ("ns, adversarial noise", "ar")
+OF_MANY = (
+    "softmax, best batch",
+    "sampled-softmax",
+    "margin, best batch",
+    "mips",
+    "ldgs",
+    *BESIDE,
+)
 BATCHES = (100, 400, 1000)  # for large matrix products
 LARGEST_SCORES = 1 << 29  # floats of a batch's scores
 OPTIMIZER = {"optimizer": "adagrad", "schedule": "constant"}
@@ -76,6 +91,9 @@ FULL = {
     # of next-word: for training, for test, share of the text held out
     "positions": (500_000, 20_000, 0.01),
     "identities": 20_000,
+    # of faces-100k and faces-600k: processor seconds of a curve and of a rate; test images
+    # at the end and between legs
+    "many": (240.0, 24.0, 2_000, 1_000),
     "documents": (50_000, 200_000, 300_000),  # made-up documents, words, labels
     "speed_faces": (200_000, 670_000),
     "timed": 2_000,  # examples
@@ -92,6 +110,7 @@ QUICK = {
     "rate_seconds": 0.1,
     "positions": (3_000, 300, 0.1),
     "identities": 300,
+    "many": (1.0, 0.1, 100, 50),
     "documents": (1_000, 2_000, 500),
     "speed_faces": (2_000,),
     "timed": 100,
@@ -135,7 +154,7 @@ def needs(run: Run) -> list[str]:
 def curve_jobs(run: Run, section: str) -> Iterator[Job]:
     """For each contender, runs by learning rate and the curve at the best one."""
     for name in run.chosen("contender"):
-        if name == JOINT and not TASKS[section].multilabel:
+        if name not in contenders_of(section):
             continue
         if CONTENDERS[name].batch is None:
             yield batches_job(section, CONTENDERS[name].objective)
@@ -149,6 +168,17 @@ def curve_jobs(run: Run, section: str) -> Iterator[Job]:
             if len(tried) < run.settings.max_rates and best in (min(tried), max(tried)):
                 rates = [float(f"{best / 3 if best == min(tried) else best * 3:.1g}")]
         yield key | {"what": "curve"}
+
+
+def contenders_of(section: str) -> tuple[str, ...]:
+    """The names of a section's contenders."""
+    if TASKS[section].identities:
+        return OF_MANY
+    return tuple(
+        name
+        for name in CONTENDERS
+        if name not in BESIDE and (name != JOINT or TASKS[section].multilabel)
+    )
 
 
 def batches_job(section: str, objective: str) -> Job:
@@ -181,7 +211,7 @@ def speed_jobs(run: Run) -> Iterator[Job]:
     for what, n_labels, threads in [*cases, ("documents", settings.documents[2], cores)]:
         for turn in range(settings.repetitions):
             for name in run.chosen("contender"):
-                if name == JOINT:
+                if name not in contenders_of("faces"):
                     continue
                 for batch in [CONTENDERS[name].batch] if CONTENDERS[name].batch else BATCHES:
                     if batch * n_labels <= LARGEST_SCORES:
@@ -218,6 +248,10 @@ def data_of(run: Run, name: str, n_labels: int = 0) -> sources.Data:
     settings = run.settings
     if name == "next-word":
         return sources.next_word(sources.text_of(run), *settings.positions, run.quick)
+    identities = TASKS[name].identities
+    if identities:
+        n_test = settings.many[2]
+        return sources.many_faces(identities // (1000 if run.quick else 1), TASKS[name].dim, n_test)
     if name == "faces":
         if n_labels:
             return sources.some_faces(n_labels, 2 * settings.timed)
@@ -259,32 +293,39 @@ def curve(
     epochs: tuple[float, ...],
     max_seconds: float,
     measure: Callable[[Any], dict[str, float]],
+    limited_by: str = "seconds",
 ) -> tuple[list[dict[str, float]], Any]:
     """What is measured after each leg, with the epochs, examples and seconds of training so far;
     ends before it takes longer.
 
-    `seconds` are those of the trainer, `whole` those of all calls, with setting up and checking.
-    None if it diverged.
+    `seconds` are those of the trainer, `whole` those of all calls, with setting up and checking,
+    and `processor` their processor time. `limited_by` names what must not take longer. None if it
+    diverged.
     """
     trained = None
     points: list[dict[str, float]] = []
-    examples, seconds, wall_seconds = 0, 0.0, 0.0
+    passed = dict.fromkeys(("epochs", "examples", "seconds", "whole", "processor"), 0.0)
     warm_up(data, contender.objective, options)
     for epoch, rows in legs(len(data), epochs, 1):
-        if seconds + len(rows) * (seconds / examples if examples else 0) > max_seconds:
+        taken = passed[limited_by]
+        if points and taken * (1 + len(rows) / passed["examples"]) > max_seconds:
             break
         leg_options = (
             options | {"epochs": 1, "seed": len(points) + 1} | (contender.later if trained else {})
         )
         start = time.monotonic()
+        processor_start = time.process_time()
         try:
             trained = fit(data.rows(rows), contender.objective, leg_options, start=trained)
         except DivergedError:
             return points, None
-        wall_seconds += time.monotonic() - start
-        seconds = seconds + trained.outcome.seconds
-        examples = examples + len(rows)
-        passed = {"epochs": epoch, "examples": examples, "seconds": seconds, "whole": wall_seconds}
+        passed = {
+            "epochs": epoch,
+            "examples": passed["examples"] + len(rows),
+            "seconds": passed["seconds"] + trained.outcome.seconds,
+            "whole": passed["whole"] + time.monotonic() - start,
+            "processor": passed["processor"] + time.process_time() - processor_start,
+        }
         points.append(passed | measure(trained.classifier))
     return points, trained
 
@@ -298,7 +339,14 @@ def options_of(name: str, section: str, n_labels: int, batch: int) -> dict[str, 
         for option, value in task.settings(n_labels).items()
         if option in CONTENDERS[name].takes
     }
-    return {"batch_size": batch, "threads": usable_cores(), **OPTIMIZER, **hidden, **taken}
+    return {
+        "batch_size": batch,
+        "threads": 1 if task.identities else usable_cores(),
+        **OPTIMIZER,
+        **hidden,
+        **taken,
+        **CONTENDERS[name].options,
+    }
 
 
 def chosen_options(run: Run, job: Job, n_labels: int) -> dict[str, Any]:
@@ -327,14 +375,33 @@ def times_of_batches(run: Run, job: Job) -> Result:
     )
     seconds = {}
     for batch in BATCHES:
+        if batch * data.n_labels > LARGEST_SCORES:
+            continue
         options = options_of(name, section, data.n_labels, batch) | {"learning_rate": 1e-3}
         if not seconds:
             warm_up(data, objective, options | {"batch_size": 10})
-        rows = np.arange(min(len(data), max(run.settings.timed, 2 * batch)))
+        n_rows = 2 * batch if TASKS[section].identities else max(run.settings.timed, 2 * batch)
+        rows = np.arange(min(len(data), n_rows))
         seconds[str(batch)] = fit(
             data.rows(rows), objective, options | {"epochs": 1}
         ).outcome.seconds / len(rows)
     return {"seconds": seconds}
+
+
+def rate_epochs(task: Any) -> tuple[float, ...]:
+    """When training by a rate may end; it is cut where its time is up."""
+    if task.identities:
+        return tuple(epoch for epoch in task.epochs if epoch <= 1)
+    return tuple(np.arange(1, 9) / 8)
+
+
+def limits(run: Run, section: str) -> tuple[float, float, str]:
+    """The time of a curve and of a rate, and which time is meant."""
+    settings = run.settings
+    if TASKS[section].identities:
+        seconds, rate_seconds, *_ = settings.many
+        return seconds, rate_seconds, "processor"
+    return settings.seconds, min(settings.rate_seconds, settings.seconds / 8), "seconds"
 
 
 def at_rate(run: Run, job: Job) -> Result:
@@ -347,17 +414,19 @@ def at_rate(run: Run, job: Job) -> Result:
     data = data_of(run, section).training
     order = np.random.default_rng(2).permutation(len(data))
     training = data.rows(order[: int(task.tuned_on * len(data))])
-    watched = data.rows(order[len(training) :][: settings.validation])
+    n_watched = settings.many[2] if task.identities else settings.validation
+    watched = data.rows(order[len(training) :][:n_watched])
     options = chosen_options(run, job, data.n_labels)
     curve_options = options | {"learning_rate": job["rate"]}
-    max_seconds = min(settings.rate_seconds, settings.seconds / 8)
+    _, max_seconds, limited_by = limits(run, section)
     points, trained = curve(
         training,
         CONTENDERS[job["contender"]],
         curve_options,
-        tuple(np.arange(1, 9) / 8),
+        rate_epochs(task),
         max_seconds,
         lambda _: {},
+        limited_by,
     )
     if trained:
         score = papers.accuracy_of(trained.classifier, watched, task.multilabel)[task.tuned_by]
@@ -374,16 +443,17 @@ def at_best_rate(run: Run, job: Job) -> Result:
     options["learning_rate"] = best_rate(
         achieved(run.records, {name: job[name] for name in ("section", "contender")})
     )
-    curve_rows = data.test.rows(
-        np.random.default_rng(3).permutation(len(data.test))[: run.settings.curve_rows]
-    )
+    n_rows = run.settings.many[3] if task.identities else run.settings.curve_rows
+    curve_rows = data.test.rows(np.random.default_rng(3).permutation(len(data.test))[:n_rows])
+    seconds, _, limited_by = limits(run, job["section"])
     points, trained = curve(
         data.training,
         CONTENDERS[job["contender"]],
         options,
         task.epochs,
-        run.settings.seconds,
+        seconds,
         lambda classifier: papers.accuracy_of(classifier, curve_rows, task.multilabel),
+        limited_by,
     )
     final = papers.accuracy_of(trained.classifier, data.test, task.multilabel) if trained else None
     return {

@@ -194,11 +194,25 @@ def beside(x: np.ndarray, distance: float, rng: Any) -> np.ndarray:
     return unit(x + step)
 
 
-def centres_of(n: int, rng: Any) -> np.ndarray:
-    """float32 (n, FACE_DIM): the centres of n identities."""
-    tribes = unit(rng.standard_normal((-(-n // TRIBE), FACE_DIM), dtype=np.float32))
+def centres_of(n: int, rng: Any, dim: int = FACE_DIM) -> np.ndarray:
+    """float32 (n, dim): the centres of n identities."""
+    tribes = unit(rng.standard_normal((-(-n // TRIBE), dim), dtype=np.float32))
     families = beside(tribes[np.arange(-(-n // FAMILY)) * FAMILY // TRIBE], TRIBE_SPREAD, rng)
     return beside(families[np.arange(n) // FAMILY], FAMILY_SPREAD, rng)
+
+
+def many_faces(n: int, dim: int, n_test: int) -> Data:
+    """Two images of each of n identities for training, and for test one of n_test of them."""
+    rng = np.random.default_rng(1)
+    centres = centres_of(n, rng, dim)
+    halves = []
+    for ids in (np.repeat(np.arange(n), 2), rng.choice(n, n_test, replace=False)):
+        images = np.empty((len(ids), dim), dtype=np.float32)
+        for start in range(0, len(ids), 100_000):
+            some = slice(start, start + 100_000)
+            images[some] = beside(centres[ids[some]], IMAGE_SPREAD, rng)
+        halves.append(Labeled(images, Labels.single(ids), n))
+    return Data(*halves)
 
 
 def faces(n: int, n_test: int = 1) -> Data:

@@ -27,6 +27,11 @@ def rounded(x: float | None) -> str:
     return f"{x:.3g}" if x < 1000 else f"{x:,.0f}"
 
 
+def clock_of(section: str) -> str:
+    """Which time of a point is told: of the trainer, or the processor's where others work too."""
+    return "processor" if TASKS[section].identities else "seconds"
+
+
 def at_epoch(points: list[dict[str, float]], measure: str, epoch: float) -> float | None:
     return next((point[measure] for point in points if point["epochs"] == epoch), None)
 
@@ -37,6 +42,7 @@ def curve_table(section: str, records: Records) -> str:
     """
     results = curves(records, section)
     measure = TASKS[section].measure
+    clock = clock_of(section)
     rows = []
     level = 0.9 * max(
         (result["final"][measure] for result in results.values() if result["final"]), default=0.0
@@ -56,12 +62,12 @@ def curve_table(section: str, records: Records) -> str:
             row["examples/s"] = "diverged"
             continue
         last = points[-1]
-        when = (point["seconds"] for point in points if point[measure] >= level)
+        when = (point[clock] for point in points if point[measure] >= level)
         row |= {
-            "examples/s": rounded(last["examples"] / last["seconds"]),
+            "examples/s": rounded(last["examples"] / last[clock]),
             "epochs": number(last["epochs"], 2),
         }
-        row |= {"seconds": rounded(last["seconds"])} | {
+        row |= {"seconds": rounded(last[clock])} | {
             f"{kind}, end": number(end, 4) for kind, end in result["final"].items()
         }
         for epoch in (1.0, 3.0, 10.0):
@@ -231,7 +237,7 @@ def plot_curves(section: str, records: Records) -> Any:
             ([p[x] for p in result["points"]], [p[measure] for p in result["points"]], styles[name])
             for name, result in results.items()
         ]
-        for x in ("seconds", "epochs")
+        for x in (clock_of(section), "epochs")
     ]
     first = {"xscale": "log", "xlabel": "seconds of training", "title": section}
     return plotted(
@@ -243,4 +249,9 @@ def plot_curves(section: str, records: Records) -> Any:
     )
 
 
-COLORS = words.COLORS | {"sampled-softmax": "tab:green", "margin": "tab:orange"}
+COLORS = words.COLORS | {
+    "sampled-softmax": "tab:green",
+    "margin": "tab:orange",
+    "ns": "tab:gray",
+    "ar": "tab:pink",
+}

@@ -22,6 +22,9 @@ class Task:
     smoothing: float
     blocks: int
     hidden: int | None = None
+    # of made-up faces with many identities, which have one thread and are measured by its time
+    identities: int | None = None
+    dim: int = sources.FACE_DIM
 
     def settings(self, n_labels: int) -> dict[str, Any]:
         return {
@@ -44,9 +47,17 @@ NEXT_WORD = Task(
     blocks=8,
 )
 FACES_EPOCHS = (0.1, 0.2, 0.5, 1, 1.5, 2, 3, 5, 7, 10)
+MANY_FACES = dataclasses.replace(
+    NEXT_WORD,
+    tuned_on=0.8,
+    epochs=(0.0005, 0.002, 0.01, 0.05, 0.2, 0.5, 1, 2, 3, 5),
+    dim=512,
+)
 TASKS = {
     "next-word": NEXT_WORD,
     "faces": dataclasses.replace(NEXT_WORD, tuned_on=0.8, epochs=FACES_EPOCHS),
+    "faces-100k": dataclasses.replace(MANY_FACES, identities=100_000),
+    "faces-600k": dataclasses.replace(MANY_FACES, identities=600_000),
     "documents": Task(
         multilabel=True,
         measure="p@1",
