@@ -39,6 +39,8 @@ from eval.speed_runs import (
 SETTINGS = {"dim": 100, "window": 5, "sample": 1e-4, "min_count": 5, "negatives": 5}
 # seeds of a contender that is slow; the others run with every seed
 MAX_SEED = {"embedx, sgd, 5 fresh negatives for each pair": 1}
+# of whose whole commands the processor time is compared
+OBJECTIVES = ("ns", "hs", "ar", "ove", "implicit", "ldgs", "sampled-softmax", "umax")
 GENSIM_FEEDS = ("Text8Corpus", "LineSentence", "corpus_file", "lists in memory")
 EXCERPT = 10_000_000  # bytes of the corpus, which the section on blocks trains
 HELP = "embedx --help"  # a command that the section on starting measures
@@ -140,6 +142,14 @@ class Plan:
             default = embedx | {"name": DEFAULT, "options": CONTENDERS[DEFAULT], "seed": seed}
             yield default | {"kernels": "cold"}
             yield default | {"tokens": "warm"}
+
+    def objectives(self) -> Iterator[Job]:
+        """Whole commands at the defaults of each objective, for their processor time."""
+        one = {"kind": "objective", "tool": "embedx", "threads": THREADS[-1]}
+        for seed in self.repetitions:
+            for objective in OBJECTIVES:
+                text = {"megabytes": BEGINNINGS["objectives"]}
+                yield one | {"objective": objective, "seed": seed, **text}
 
     def reading(self) -> Iterator[Job]:
         """Reading, counting, encoding; plain and compressed."""
@@ -255,6 +265,7 @@ SECTIONS = {
     "training": Plan.training,
     "quality": Plan.quality,
     "whole": Plan.whole,
+    "objectives": Plan.objectives,
     "reading": Plan.reading,
     "memory": Plan.memory,
     "start": Plan.start,
@@ -283,7 +294,7 @@ def prepare(run: Run) -> dict[str, Any]:
         "gz": str(file),
         "larger": str(run.folder / "larger"),
     }
-    for megabytes in BEGINNINGS.values():
+    for megabytes in {*BEGINNINGS.values()}:
         beginning = run.folder / f"text {megabytes}"
         facts = corpus.beginning(run, text, b" ", megabytes)
         corpus.write_lines(
@@ -368,6 +379,7 @@ EXPERIMENT = Experiment(
         "feeds": speed_tables.feeds,
         "quality": speed_tables.quality,
         "whole": speed_tables.whole,
+        "objectives": speed_tables.objectives,
         "reading": speed_tables.reading,
         "memory": speed_tables.memory,
         "start": speed_tables.start,

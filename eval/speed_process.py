@@ -32,6 +32,7 @@ READING = "feed"  # kind of the jobs of the section `reading`, as they are on re
 FUNCTIONS = {
     "train": "train",
     "command": "command",
+    "objective": "objective",
     READING: "reading",
     "first block": "first_block",
     "block": "block",
@@ -412,6 +413,12 @@ COMMANDS = {"embedx": command_embedx, "gensim": command_gensim, "embedx --help":
 def timed(arguments: list[str], environment: dict[str, str], folder: Path | None = None) -> float:
     """Seconds that a command takes; if it fails, so do we, with what it said."""
     start = time.perf_counter()
+    output_of(arguments, environment, folder)
+    return time.perf_counter() - start
+
+
+def output_of(arguments: list[str], environment: dict[str, str], folder: Path | None = None) -> str:
+    """What a command prints; if it fails, so do we, with what it said."""
     completed = subprocess.run(
         arguments,
         env=os.environ | environment,
@@ -420,10 +427,34 @@ def timed(arguments: list[str], environment: dict[str, str], folder: Path | None
         text=True,
         errors="replace",
     )
-    seconds = time.perf_counter() - start
     if completed.returncode:
         sys.exit(f"{arguments[:4]}: exit code {completed.returncode}\n{completed.stderr[-2000:]}")
-    return seconds
+    return completed.stdout
+
+
+def objective(job: Job, files: Files) -> dict[str, Any]:
+    """Processor seconds of a whole `embedx train` at its defaults, and of its training; kernels are
+    compiled before.
+    """
+    train = [sys.executable, "-m", "embedx", "train", "--objective", job["objective"]]
+    train += ["--threads", str(job["threads"]), "--seed", str(job["seed"]), "--json", "--overwrite"]
+    with tempfile.TemporaryDirectory() as scratch:
+        train += ["--cache-dir", str(Path(scratch, "tokens")), "--output", str(Path(scratch, "m"))]
+        timed([*train, files["tiny"]], {})
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        start = time.perf_counter()
+        printed = output_of([*train, files[f"text {job['megabytes']}"]], {})
+        seconds = time.perf_counter() - start
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    facts = json.loads(printed)
+    training = sum(
+        stage["cpu_seconds"] for stage in facts["stages"] if stage["stage"].startswith("train")
+    )
+    return {
+        "seconds": seconds,
+        "cpu": after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime,
+        "cpu of training": training,
+    }
 
 
 def first_block(job: Job, files: Files) -> dict[str, Any]:

@@ -20,7 +20,7 @@ CONTENDERS: dict[str, dict[str, Any]] = {
 MANY_SEEDS = (DEFAULT,)  # contenders whose quality is measured with many seeds
 RATES = (0.025, 0.05, 0.1)  # of every trainer but embedx
 THREADS = (1, 2)
-BEGINNINGS = {"peers": 20, "quality": 30}  # megabytes of the corpus
+BEGINNINGS = {"peers": 20, "quality": 30, "objectives": 30}  # megabytes of the corpus
 # of the section on quality: this and all of it
 TEXTS: tuple[dict[str, Any], ...] = ({"megabytes": BEGINNINGS["quality"]}, {})
 POOLED = "pooled similarity"

@@ -12,7 +12,7 @@ import numpy as np
 
 from embedx.evaluation import word_report, word_sets, words
 from eval import word_tests
-from eval.page import DASH, MEGABYTE, figure, number, table, target, thousands
+from eval.page import DASH, MEGABYTE, figure, mean_and_deviation, number, table, target, thousands
 from eval.records import Job, Record, Records, grouped
 from eval.speed_process import READING
 from eval.speed_runs import (
@@ -258,6 +258,28 @@ def whole(records: Records) -> str:
             for name, values in groups.items()
         ]
     )
+
+
+def objectives(records: Records) -> str:
+    """Processor seconds of a whole command and of its training, and how many times those of `ns`
+    they are, as means and deviations of the turns' ratios.
+    """
+    turns = grouped(records.find(kind="objective"), lambda job: job["objective"])
+    of_ns = {record["job"]["seed"]: record["result"] for record in turns.get("ns", [])}
+    rows = []
+    for objective, runs in turns.items():
+        row = {"objective": f"`{objective}`", "turns": len(runs)}
+        for name, what in (("cpu", "whole command"), ("cpu of training", "training")):
+            seconds = [record["result"][name] for record in runs]
+            row[f"CPU s, {what}"] = f"{statistics.median(seconds):.1f}"
+            ratios = [
+                record["result"][name] / of_ns[record["job"]["seed"]][name]
+                for record in runs
+                if record["job"]["seed"] in of_ns
+            ]
+            row[f"× ns, {what}"] = mean_and_deviation(ratios, 2) if ratios else DASH
+        rows.append(row)
+    return table(rows)
 
 
 def reading_times(records: Records) -> dict[tuple[str, str], list[float]]:
