@@ -306,6 +306,27 @@ def test_mistakes_are_one_line_with_the_line_of_the_file(write, place, content, 
         read(write(content, name), table=settings)
 
 
+BAD_RECORDS = {
+    "a.csv": 'text,label\na,x\n\nalone\n"b"c,y\nd,y\n',
+    "a.jsonl": '{"text": "a", "label": "x"}\n7\n{"text"\n{"text": "d", "label": "y"}\n',
+}
+
+
+@pytest.mark.parametrize("name", BAD_RECORDS)
+def test_bad_records_are_left_out_and_counted_where_that_is_wanted(write, name):
+    file = write(BAD_RECORDS[name], name)
+    line = {"a.csv": 4, "a.jsonl": 2}[name]
+    with refused_data(f"{name}:{line}", "on_bad_record"):
+        read(file)
+    notes = Notes()
+    data = read(file, table=TableSettings(on_bad_record="skip"), progress=notes)
+    assert [data.schema.names[k] for k in data.labels.ids] == ["x", "y"]
+    assert lines_with(notes.notes, "2 records skipped", f"{name}:{line}: ")
+    with refused_data(f"{name}:{line}") as refusal:
+        read_to_predict(file, data.schema)
+    assert Setting("on_bad_record", "skip") not in refusal.value.remedy
+
+
 @pytest.mark.parametrize("cell", ["1,67", '"1,234.5"', "1.234,5"])
 def test_a_number_with_a_comma_is_told_from_text(write, cell):
     with refused_data("a.csv:2", quoting=("1234.5", "thousands")):

@@ -117,6 +117,43 @@ def test_a_column_of_a_table_with_any_separator_is_text(sentences, delimiter):
     assert sentences("a.csv", data, column="2") == [["text"], *expected]
 
 
+def rows_of(text):
+    """The rows of a table: its first lines, and the last one so often that it is no accident."""
+    *first, last = text.encode().splitlines(True)
+    rows = tables.table_rows([*first, *[last] * tables.MIN_ROWS], "a.csv", ())
+    return [row for _, row in rows][: 1 - tables.MIN_ROWS]
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        # single quotes, and more commas than semicolons in the first row
+        ("s;'a, b, c; it''s'\nt;B\n", [["s", "a, b, c; it's"], ["t", "B"]]),
+        # a double quote that never closes, and one that closes before the field ends
+        ('1\t"a\n2\tb\n', [["1", '"a'], ["2", "b"]]),
+        ('1\ta\n2\t"b" or c\n', [["1", "a"], ["2", '"b" or c']]),
+        # what is in doubt is read as usual
+        ("a;'b\n1;'2\n", [["a", "'b"], ["1", "'2"]]),
+        ('a,b\n1,"2;3"\n', [["a", "b"], ["1", "2;3"]]),
+        ("a\nb\n", [["a"], ["b"]]),
+    ],
+)
+def test_a_table_has_the_dialect_by_which_all_rows_have_as_many_fields(text, rows):
+    assert rows_of(text) == rows
+
+
+def test_the_dialect_of_a_table_is_chosen_by_its_first_lines(monkeypatch):
+    rows = [["text", "label"], ["a\nb\nc", "x"], ["d", "y"]]
+    monkeypatch.setattr(tables, "DIALECT_CHARACTERS", len('text,label\n"a'))
+    text = 'text,label\n"a\nb\nc",x\nd,y\n'
+    assert rows_of(text) == rows
+    monkeypatch.setattr(tables, "MAX_OPEN_LINES", 0)
+    assert rows_of(text.replace('"', "")) != rows
+    # behind the first lines rows may differ in length, which is an error
+    (*_, bad) = rows_of("text,label\na,b\nc\n")
+    assert isinstance(bad, tables.Bad)
+
+
 def test_with_a_column_by_number_the_first_row_is_data(sentences):
     assert sentences("a.csv", "1,2\n3,4\n", column="2") == [["2"], ["4"]]
     assert sentences("a.tsv", "1\thello\n2\tworld\n", column="1") == [["1"], ["2"]]

@@ -137,6 +137,7 @@ class ClassifyParameters(TypedDict, total=False):
     label_separator: str | None
     feature_columns: str | None
     header: Literal["yes", "no"] | None
+    on_bad_record: Literal["error", "skip"] | None
     scored_fraction: float | None
     clusters: int | None
     candidate_fraction: float | None

@@ -75,6 +75,7 @@ class TextSettings(Settings):
         "what happens to unreadable records and records without text in JSON Lines, CSV, TSV and"
         " Parquet; `error` stops, `skip` leaves them out and counts them",
         choices=("error", "skip"),
+        has_option=False,
     )
     on_bad_utf8: str = param(
         "replace",

@@ -25,6 +25,14 @@ from embedx.text.event_columns import guess_by_names
 MAX_RECORD_BYTES = 1 << 24
 BLOCK_BYTES = 1 << 18
 DELIMITERS = (",", "\t", ";", "|")
+# Quote characters of tables.
+QUOTES = ('"', "'")
+# The beginning of a table by which its delimiter and quotes are chosen, in characters, and the most
+# lines that a record may have that goes on behind it.
+DIALECT_CHARACTERS = 1 << 20
+MAX_OPEN_LINES = 100
+# Rows below which an unusual dialect may fit by chance.
+MIN_ROWS = 10
 # First lines by which a spreadsheet says what separates the columns.
 SEPARATOR_LINES = tuple(f"sep={mark}" for mark in DELIMITERS)
 PARQUET_START = b"PAR1"
@@ -219,20 +227,17 @@ def json_values(lines: Iterable[bytes], name: str, field: str | None) -> Iterato
 def table_rows(
     lines: Iterable[bytes], name: str, columns: Collection[str]
 ) -> Iterator[tuple[int, list[str] | Bad]]:
-    """The rows of a table, read by Python's csv module, separated by commas, tabs, semicolons or
-    bars.
+    """The rows of a table, read by Python's csv module.
 
     columns  names that the first row may contain
     """
     decoded = (line.decode("utf-8", "surrogateescape") for line in lines)
-    first = next(decoded, "").removeprefix("\ufeff")
-    if first.rstrip("\r\n") in SEPARATOR_LINES:
+    sample, is_whole = _beginning(decoded)
+    if sample and sample[0].rstrip("\r\n") in SEPARATOR_LINES:
         problem = "says the separator, as a spreadsheet wants it, and is no heading"
         raise DataError(name, 1, problem, "delete this line")
     csv.field_size_limit(MAX_RECORD_BYTES)  # for all readers of this process; default 131,072
-    rows = csv.reader(
-        itertools.chain([first], decoded), delimiter=delimiter_of(first, columns), strict=True
-    )
+    rows = dialect_of(sample, is_whole, columns).rows(itertools.chain(sample, decoded))
     width = 0
     while True:
         begins = rows.line_num + 1
@@ -258,6 +263,69 @@ def table_rows(
             yield begins, Bad(f"{len(row)} columns, but {width} in the first row", remedy)
         elif row:
             yield begins, row
+
+
+def _beginning(lines: Iterator[str]) -> tuple[list[str], bool]:
+    """The first lines, without a byte order mark, and whether they are all there are."""
+    sample: list[str] = []
+    n_characters = 0
+    for line in lines:
+        sample.append(line if sample else line.removeprefix("\ufeff"))
+        n_characters += len(line)
+        if n_characters > DIALECT_CHARACTERS:
+            return sample, False
+    return sample, True
+
+
+class Dialect(NamedTuple):
+    """What separates the fields of a table and what quotes them; nothing if that is None."""
+
+    delimiter: str
+    quote: str | None
+
+    def rows(self, lines: Iterable[str]) -> Any:
+        """A reader of the csv module."""
+        return csv.reader(
+            lines,
+            delimiter=self.delimiter,
+            quotechar=self.quote,
+            quoting=csv.QUOTE_MINIMAL if self.quote else csv.QUOTE_NONE,
+            strict=True,
+        )
+
+    def fits(
+        self, sample: list[str], is_whole: bool, min_width: int = 1, min_rows: int = 0
+    ) -> bool:
+        """Whether all rows of the first lines of a table can be read and have as many fields."""
+        rows = self.rows(sample)
+        n_rows = 0
+        width = 0
+        row_end = 0
+        try:
+            for row in rows:
+                width = width or len(row)
+                if row and (len(row) != width or width < min_width):
+                    return False
+                n_rows += 1
+                row_end = rows.line_num
+        except csv.Error:
+            # Quotes may close in a line that is not among the first ones.
+            is_open = rows.line_num == len(sample) and not is_whole
+            return is_open and len(sample) - row_end <= MAX_OPEN_LINES
+        return n_rows >= min_rows
+
+
+def dialect_of(sample: list[str], is_whole: bool, columns: Collection[str]) -> Dialect:
+    """The dialect of a table with these first lines: `delimiter_of` and double quotes; if rows then
+    differ in their numbers of fields, the first other one of several fields by which they do not.
+    Only tabs and bars may separate fields without quotes.
+    """
+    usual = Dialect(delimiter_of(sample[0] if sample else "", columns), QUOTES[0])
+    if usual.fits(sample, is_whole):
+        return usual
+    others = [Dialect(mark, quote) for quote in QUOTES for mark in DELIMITERS]
+    others += [Dialect(mark, None) for mark in ("\t", "|")]
+    return next((other for other in others if other.fits(sample, is_whole, 2, MIN_ROWS)), usual)
 
 
 def delimiter_of(first: str, columns: Collection[str]) -> str:

@@ -55,14 +55,14 @@ def read(files: LabelledFiles, options: ReadOptions) -> FileRows:
 def _opened(file: LabelledFile, options: ReadOptions) -> OpenTable:
     training_columns = options.schema.columns if options.schema else None
     heading = Heading(file.name, options.table, training_columns, file.progress)
-    return OpenTable(_records(file, heading), heading)
+    return OpenTable(_records(file, heading, options), heading)
 
 
-def _records(file: LabelledFile, heading: Heading) -> Records:
+def _records(file: LabelledFile, heading: Heading, options: ReadOptions) -> Records:
     """The rows by the names of their columns."""
     names: list[str] = []
     rows = table_rows(lines_of(file.lines), file.name, heading.names)
-    for number, row in without_bad(file.name, rows):
+    for number, row in without_bad(file, rows, options):
         if not names:
             names = heading.names_of(row, number)
             if heading.is_there:

@@ -28,12 +28,12 @@ def _is_object(line: str) -> bool:
 
 def read(files: LabelledFiles, options: ReadOptions) -> FileRows:
     """The rows of the files."""
-    return read_table(files, options, _opened)
+    return read_table(files, options, lambda file: _opened(file, options))
 
 
-def _opened(file: LabelledFile) -> OpenTable:
+def _opened(file: LabelledFile, options: ReadOptions) -> OpenTable:
     records = json_records(lines_of(file.lines))
-    return OpenTable(without_bad(file.name, records))
+    return OpenTable(without_bad(file, records, options))
 
 
 JSON_LINES = Format(

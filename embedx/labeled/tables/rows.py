@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.sparse import csr_matrix, hstack
 
-from embedx.errors import DataError
+from embedx.errors import DataError, Setting
 from embedx.labeled.cells import cell, indicator_of, labels_of, note_separator, number_of, text_of
 from embedx.labeled.data import Columns, FileRows, Labels, TextSchema
 from embedx.labeled.files import LabelledFile, LabelledFiles, Lines, MemoryBudget
@@ -128,12 +128,26 @@ def lines_of(lines: Lines) -> Iterator[bytes]:
         yield from io.BytesIO(chunk)
 
 
-def without_bad(name: str, records: Iterable[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
-    """The records. Raises `DataError` for one that cannot be read."""
+def without_bad(
+    file: LabelledFile, records: Iterable[tuple[int, Any]], options: ReadOptions
+) -> Iterator[tuple[int, Any]]:
+    """The records that can be read. The others are left out and counted, or one raises `DataError`,
+    as the setting `on_bad_record` says.
+    """
+    n_bad = 0
+    first = ""
     for number, record in records:
-        if isinstance(record, Bad):
-            raise DataError(name, number, record.why, record.remedy)
-        yield number, record
+        if not isinstance(record, Bad):
+            yield number, record
+        elif options.table.on_bad_record == "skip":
+            n_bad += 1
+            first = first or f"{file.name}:{number}: {record.why}"
+        else:
+            skip = (", or leave such records out by ", Setting("on_bad_record", "skip"))
+            remedy = (record.remedy, skip if options.schema is None else "")
+            raise DataError(file.name, number, record.why, remedy)
+    if n_bad:
+        file.progress.note(f"{file.name}: {n_bad:,} records skipped; the first: {first}")
 
 
 class RowCollector:

@@ -46,6 +46,14 @@ class TableSettings(Settings):
         " columns are given by number or it has numbers alone",
         choices=("yes", "no"),
     )
+    on_bad_record: str = param(
+        "error",
+        "CSV, TSV and JSON Lines of training and of a test: what happens to records that cannot be"
+        " read, or have more or fewer columns than the first; `error` stops, `skip` leaves them out"
+        " and counts them",
+        choices=("error", "skip"),
+        has_option=False,
+    )
 
     @property
     def columns_by_setting(self) -> dict[str, list[str]]:
