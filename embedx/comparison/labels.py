@@ -25,6 +25,7 @@ from embedx.labeled.files import LabelledFile, source_of
 from embedx.labeled.formats import array_format_of
 from embedx.labeled.named_data import files_of, rows_to_test_on
 from embedx.labeled.read import read_test, read_training
+from embedx.labeled.repeated_rows import note_repeated_rows
 from embedx.labeled.tables.settings import TableSettings
 from embedx.objectives.contract import Objective
 from embedx.runtime.progress import SILENT, Progress
@@ -125,6 +126,7 @@ class LabelledData(Data):
             threads=threads,
         )
 
+        note_repeated_rows(training, self.rows, progress)
         self._choose_measures()
         self.converging |= self._converging_variants(training)
         self.run_options = self._options_of_runs(len(training))

@@ -27,6 +27,7 @@ from embedx.labeled.ids import read_label_names
 from embedx.labeled.label_files import with_names
 from embedx.labeled.named_data import check_there, label_names_of_recipe, rows_to_test_on
 from embedx.labeled.read import read_test, read_training
+from embedx.labeled.repeated_rows import note_repeated_rows
 from embedx.labeled.tables.settings import TableSettings
 from embedx.labeled.words import TextFeatureSettings
 from embedx.runtime.progress import Progress
@@ -169,17 +170,17 @@ class LabelTask:
             training = with_names(training, names, str(request.label_names))
         elif request.train_labels is None and self.start is None:
             training = self._with_names_of_recipe(training)
-        if not test:
-            return Rows(training, None)
-        schema = training.schema
-        rows = read_test(
-            test,
-            request.test_labels,
-            schema=schema,
-            progress=self.progress,
-            threads=self.options.get("threads"),
-        )
-        return Rows(training, rows)
+        test_rows = None
+        if test:
+            test_rows = read_test(
+                test,
+                request.test_labels,
+                schema=training.schema,
+                progress=self.progress,
+                threads=self.options.get("threads"),
+            )
+        note_repeated_rows(training, test_rows, self.progress)
+        return Rows(training, test_rows)
 
     def _test_source(self) -> str | None:
         """The name of the test data. Raises `EmbedxError` if they are missing or do not apply."""
