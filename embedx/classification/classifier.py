@@ -404,7 +404,7 @@ class Classifier:
             labels, _ = self.top_k(rows, 1, threads=threads)
             return labels[:, 0]
         return predictions.decided_labels(
-            self, self.features_of(rows), self.has_independent_labels, threads
+            self, self.features_of(rows), self.has_several_labels, threads
         )
 
     def predict_proba(self, rows: Any, *, threads: int | None = None) -> ndarray:

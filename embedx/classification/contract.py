@@ -1,4 +1,4 @@
-"""The contract of trainers of a classifier (trainers.py has them): their inputs and methods."""
+"""The contract of trainers of a classifier (trainers.py has them): their setup and methods."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -22,8 +22,8 @@ from embedx.training.strategy import Wrap
 
 
 @dataclasses.dataclass(frozen=True)
-class TrainerInputs:
-    """The inputs of a trainer.
+class TrainerSetup:
+    """What a trainer is made of.
 
     settings         resolved
     features         (n_rows, n_features), scaled

@@ -446,7 +446,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             classes, _ = self.top_k(X, 1)
             return classes[:, 0]
         labels = predictions.decided_labels(
-            self.classifier_, self._features_of(X), self._has_independent_labels, self._threads
+            self.classifier_, self._features_of(X), self._is_multilabel, self._threads
         )
         return labels if self._has_sparse_labels else labels.toarray()
 
@@ -533,14 +533,9 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _scores_are_softmax(self) -> bool:
         return has_softmax(self.classifier_.objective)
 
-    @property
-    def _has_independent_labels(self) -> bool:
-        """Whether there are several labels, and each has a probability by itself."""
-        return self._is_multilabel and self.classifier_.has_label_probabilities
-
     def _decisions(self, z: ndarray, log_noise: ndarray) -> ndarray:
         """See `decision_function`, from the scores of all outputs."""
-        if self._has_independent_labels:
+        if self._is_multilabel and self.classifier_.has_label_probabilities:
             return z
         scores = z
         if not self._scores_are_softmax:

@@ -20,7 +20,7 @@ from embedx.classification.left_out_labels import SubsetClassifier
 from embedx.classification.neighbours import Blend, ChosenBlend
 from embedx.classification.predictions import max_labels
 from embedx.classification.ranking import iter_best, probabilities
-from embedx.classification.row_blocks import joined_blocks
+from embedx.classification.row_blocks import Best, joined_blocks
 from embedx.classification.settings import AUTO, ClassifySettings
 from embedx.evaluation.labels import hits
 from embedx.evaluation.temperature import fit_inverse_temperature
@@ -163,8 +163,8 @@ def _add_neighbours(
     settings: ClassifySettings,
     progress: Progress,
 ) -> None:
-    """Add neighbours to the classifier; with `auto` only if they improve the precision of held-out
-    rows. With enough held-out rows, these also choose the blend.
+    """Blend probabilities with the labels of neighbours; with `auto` only if that improves the
+    precision of held-out rows. With enough held-out rows, these also choose the blend.
     """
     n_or_auto = settings.neighbours
     threads = settings.threads
@@ -175,31 +175,31 @@ def _add_neighbours(
     if is_auto and not has_rows:
         return
 
-    arrays = classifier.arrays
-    blend = Blend(1 if is_auto else int(n_or_auto))
-    arrays |= index
-    arrays["neighbour_blend"] = np.array(blend, np.float64)
+    classifier.arrays |= index
+    _set_blend(classifier, Blend(1 if is_auto else int(n_or_auto)))
     classifier.neighbours_changed()
     measured = ""
     if has_rows:
-        chosen, ids, p = _chosen_blend(classifier, features, labels, n_or_auto, threads)
-        blend = chosen.blend
+        best = _best_labels(classifier, features, threads)
+        chosen = neighbours.chosen(
+            classifier.neighbours,
+            *best,
+            classifier.prepared(features),
+            labels,
+            n_or_auto,
+            threads,
+        )
         measured = (
             f": mean of P@1, P@3 and P@5 of held-out rows {chosen.precision:.3f} without,"
             f" {chosen.gain:+.4f} ± {chosen.standard_error:.4f} with them"
         )
         if is_auto and chosen.gain <= neighbours.MIN_GAIN * chosen.standard_error:
-            for name in neighbours.ARRAYS:
-                arrays.pop(name, None)
-            classifier.neighbours_changed()
+            _remove_neighbours(classifier)
             progress.note(f"no neighbours, whose gain is too small{measured}")
             return
-        arrays["neighbour_blend"] = np.array(blend, np.float64)
-        best, scores = classifier.neighbours.blended(
-            ids, p, chosen.near, blend, calibration.N_BEST, threads
-        )
-        arrays["neighbour_calibration"] = calibration.fit(scores, hits(best, labels))
+        _calibrate_blend(classifier, chosen, best, labels, threads)
 
+    blend = Blend(*classifier.arrays["neighbour_blend"])
     size = amount(sum(array.nbytes for array in index.values()))
     n_rows = len(index["neighbour_offsets"]) - 1
     progress.note(
@@ -208,19 +208,32 @@ def _add_neighbours(
     )
 
 
-def _chosen_blend(
-    classifier: Classifier, features: Any, labels: Labels, n_or_auto: str, threads: int
-) -> tuple[ChosenBlend, np.ndarray, np.ndarray]:
-    """(blend, ids, probabilities): the blend chosen by held-out rows, and their best labels."""
+def _set_blend(classifier: Classifier, blend: Blend) -> None:
+    """Give a classifier the numbers by which scores are blended."""
+    classifier.arrays["neighbour_blend"] = np.array(blend, np.float64)
+
+
+def _remove_neighbours(classifier: Classifier) -> None:
+    """Remove the index of neighbours, and how scores are blended."""
+    for name in neighbours.ARRAYS:
+        classifier.arrays.pop(name, None)
+    classifier.neighbours_changed()
+
+
+def _best_labels(classifier: Classifier, features: Any, threads: int) -> Best:
+    """The best labels of rows and their probabilities without neighbours: the candidates of a
+    blend.
+    """
     parts = iter_best(classifier, features, CANDIDATES, threads=threads)
-    ids, p = joined_blocks((ids, probabilities(classifier, scores)) for _, ids, scores in parts)
-    chosen = neighbours.chosen(
-        classifier.neighbours,
-        ids,
-        p,
-        classifier.prepared(features),
-        labels,
-        n_or_auto,
-        threads,
+    return joined_blocks((ids, probabilities(classifier, scores)) for _, ids, scores in parts)
+
+
+def _calibrate_blend(
+    classifier: Classifier, chosen: ChosenBlend, best: Best, labels: Labels, threads: int
+) -> None:
+    """Give a classifier the chosen blend, and the calibration of its scores."""
+    _set_blend(classifier, chosen.blend)
+    ids, scores = classifier.neighbours.blended(
+        *best, chosen.near, chosen.blend, calibration.N_BEST, threads
     )
-    return chosen, ids, p
+    classifier.arrays["neighbour_calibration"] = calibration.fit(scores, hits(ids, labels))

@@ -63,8 +63,8 @@ class TrainedTile(NamedTuple):
     loss: float
 
 
-class LevelInputs(NamedTuple):
-    """The inputs of training level by level, which are sent to the workers of a cluster.
+class LevelSetup(NamedTuple):
+    """What training level by level is made of, which is sent to the workers of a cluster.
 
     settings  resolved
     features  csr_matrix float32, of `examples`
@@ -91,23 +91,23 @@ class LabelwiseTraining(Strategy):
 
     is_guarded = False
 
-    def __init__(self, inputs: LevelInputs, *, is_distributed: bool = False) -> None:
-        objective = inputs.objective
-        settings = inputs.settings
-        features = inputs.features
-        self.inputs = inputs
+    def __init__(self, setup: LevelSetup, *, is_distributed: bool = False) -> None:
+        objective = setup.objective
+        settings = setup.settings
+        features = setup.features
+        self.setup = setup
         self.objective = objective
         self.settings = settings
         self.features = features
         self.n_features = features.shape[1]
-        self.optimizer = inputs.optimizer
-        self.counts = inputs.counts
-        self.tree_plans = inputs.tree_plans
+        self.optimizer = setup.optimizer
+        self.counts = setup.counts
+        self.tree_plans = setup.tree_plans
         self.is_distributed = is_distributed
         self.loss_unit = objective.loss_unit("row")
         self.is_dual = settings.optimizer == DualCoordinateDescent.name
 
-        self._set_examples(features, inputs.examples)
+        self._set_examples(features, setup.examples)
         self._set_level_plans()
         self.batch = min(int(settings.batch_size or 1), self.n_examples)
         self.constants = objective.constants(TILE_WIDTH, TILE_WIDTH)

@@ -4,9 +4,9 @@ import time
 
 from numpy import ndarray
 
-from embedx.classification.contract import TrainerInputs
+from embedx.classification.contract import TrainerSetup
 from embedx.classification.history import History
-from embedx.classification.labelwise import LabelwiseTraining, LevelInputs
+from embedx.classification.labelwise import LabelwiseTraining, LevelSetup
 from embedx.classification.step_trainer import identify, update_rule
 from embedx.classification.tree_plans import tree_plans
 from embedx.engine.examples import examples_of
@@ -23,24 +23,24 @@ from embedx.training.strategy import Strategy, Tally, Wrap
 class LabelwiseTrainer:
     """Trains sparse weights, a level of a tree after another; see `LabelwiseTraining`."""
 
-    def __init__(self, inputs: TrainerInputs) -> None:
-        settings = inputs.settings
-        features = inputs.features
-        examples = examples_of(features, inputs.labels, inputs.row_weights)
-        with inputs.progress.stage("cluster"):
-            trees = tree_plans(features, examples, inputs.counts, settings, inputs.progress)
-        level_inputs = LevelInputs(
-            inputs.objective,
+    def __init__(self, setup: TrainerSetup) -> None:
+        settings = setup.settings
+        features = setup.features
+        examples = examples_of(features, setup.labels, setup.row_weights)
+        with setup.progress.stage("cluster"):
+            trees = tree_plans(features, examples, setup.counts, settings, setup.progress)
+        level_setup = LevelSetup(
+            setup.objective,
             settings,
             features,
             examples,
             update_rule(settings, examples, features.shape),
-            inputs.counts,
+            setup.counts,
             trees,
         )
-        self.strategy = LabelwiseTraining(level_inputs, is_distributed=inputs.is_distributed)
+        self.strategy = LabelwiseTraining(level_setup, is_distributed=setup.is_distributed)
         self.loss_unit = self.strategy.loss_unit
-        self.anchor = inputs.anchor
+        self.anchor = setup.anchor
         self.optimizer_state: dict[str, ndarray] = {}
 
     def memory(self, keeps_best: bool) -> MemoryPlan:

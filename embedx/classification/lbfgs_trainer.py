@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy import ndarray
 
-from embedx.classification.contract import TrainerInputs
+from embedx.classification.contract import TrainerSetup
 from embedx.classification.history import History
 from embedx.classification.initial_values import initial_biases, weighted_counts
 from embedx.engine import lbfgs
@@ -23,18 +23,18 @@ from embedx.training.strategy import Tally, Wrap
 class LbfgsTrainer:
     """Trains by L-BFGS; parameters have the type of the features."""
 
-    def __init__(self, inputs: TrainerInputs) -> None:
-        objective = inputs.objective
-        settings = inputs.settings
+    def __init__(self, setup: TrainerSetup) -> None:
+        objective = setup.objective
+        settings = setup.settings
         self.objective = objective
         self.settings = settings
-        self.features = inputs.features
-        self.labels = inputs.labels
+        self.features = setup.features
+        self.labels = setup.labels
         self.weights = np.ones(self.features.shape[0])
-        if inputs.row_weights is not None:
-            self.weights = inputs.row_weights
-        self.counts = inputs.counts
-        self.noise = inputs.sampler.noise
+        if setup.row_weights is not None:
+            self.weights = setup.row_weights
+        self.counts = setup.counts
+        self.noise = setup.sampler.noise
         self.has_bias = settings.bias != "none"
         self.n_outputs = objective.n_outputs(len(self.counts))
         self.loss_unit = objective.loss_unit("row")

@@ -49,8 +49,8 @@ MAX_STRATA = 64
 MIN_OF_STRATUM = 4
 
 
-class StepInputs(NamedTuple):
-    """The inputs of training on minibatches, which are sent to the workers of a cluster.
+class StepSetup(NamedTuple):
+    """What training on minibatches is made of, which is sent to the workers of a cluster.
 
     settings  resolved
     sampler   the sampler that draws; with a search, the one for its warm-up
@@ -78,18 +78,18 @@ class MinibatchTraining(Strategy):
     # Examples in a chunk.
     chunk: int
 
-    def __init__(self, inputs: StepInputs) -> None:
-        objective = inputs.objective
-        settings = inputs.settings
-        examples = inputs.examples
-        self.inputs = inputs
+    def __init__(self, setup: StepSetup) -> None:
+        objective = setup.objective
+        settings = setup.settings
+        examples = setup.examples
+        self.setup = setup
         self.objective = objective
         self.settings = settings
-        self.sampler = inputs.sampler
+        self.sampler = setup.sampler
         self.examples = examples
-        self.optimizer = inputs.optimizer
-        self.counts = inputs.counts
-        self.n_features = inputs.n_features
+        self.optimizer = setup.optimizer
+        self.counts = setup.counts
+        self.n_features = setup.n_features
         self.n = len(examples.label_offsets) - 1
         self.n_outputs = objective.n_outputs(len(self.counts))
         self.has_bias = settings.bias != "none"
@@ -138,9 +138,9 @@ class MinibatchTraining(Strategy):
             rng = np.random.default_rng([self.settings.seed, INITIAL_PARAMETERS])
             uniform = rng.uniform(-1, 1, (self.n_features, width))
             self.hidden.rows[:, :width] = uniform / np.sqrt(width)
-        inputs = (self.settings, self.optimizer, self.examples, self.batch)
-        self.hidden.state.fill(initial_hidden_state(*inputs))
-        self.outputs.state.fill(initial_state(*inputs))
+        arguments = (self.settings, self.optimizer, self.examples, self.batch)
+        self.hidden.state.fill(initial_hidden_state(*arguments))
+        self.outputs.state.fill(initial_state(*arguments))
         if self.has_bias:
             self.set_bias(self.biases_by(str(self.settings.bias)))
 

@@ -93,18 +93,21 @@ def label_sets(
 def decided_labels(
     classifier: "Classifier",
     features: Any,
-    has_independent_labels: bool,
+    may_have_several: bool,
     threads: int | None = None,
 ) -> csr_matrix:
     """The indicator matrix of predicted labels, int64 (n, n_labels): those of probability above
     1/2 if labels are independent, else the likeliest.
+
+    may_have_several  whether a row may have several labels
     """
+    is_independent = may_have_several and classifier.has_label_probabilities
     has_ranked_probabilities = (
         classifier.has_label_tree
         or classifier.has_neighbours
-        or (has_independent_labels and "calibration" in classifier.arrays)
+        or (is_independent and "calibration" in classifier.arrays)
     )
-    if has_independent_labels and not has_ranked_probabilities:
+    if is_independent and not has_ranked_probabilities:
         # Probabilities are above 1/2 where scores are above 0.
         blocks = classifier.blocks(features, threads=threads, compute=_positive_scores)
         return vstack([marks for _, marks in blocks], "csr").astype(np.int64)
@@ -116,16 +119,17 @@ def decided_labels(
 
 
 def log_probabilities(
-    classifier: "Classifier", features: Any, has_several_labels: bool, threads: int | None = None
+    classifier: "Classifier", features: Any, may_have_several: bool, threads: int | None = None
 ) -> ndarray:
     """The log of the probability of each label, (n, n_labels), as `iter_top_k` has it.
 
-    Where rows have one label, probabilities of a row are scaled to sum to 1.
+    may_have_several  whether a row may have several labels; if not, its probabilities are scaled
+                      to sum to 1
     """
-    has_independent_labels = has_several_labels and classifier.has_label_probabilities
+    is_independent = may_have_several and classifier.has_label_probabilities
 
     def log_p_of(z: ndarray, log_noise: ndarray) -> ndarray:
-        if not has_independent_labels:
+        if not is_independent:
             return classifier.log_probability(z, log_noise)
         with np.errstate(divide="ignore"):
             return np.log(np.asarray(classifier.objective.label_probability(z)))
@@ -139,7 +143,7 @@ def log_probabilities(
     p = np.zeros((len(best), classifier.n_labels), best.dtype)
     np.put_along_axis(p, ids, best, axis=1)
     with np.errstate(divide="ignore"):
-        return np.log(p if has_several_labels else p / p.sum(axis=1, keepdims=True))
+        return np.log(p if may_have_several else p / p.sum(axis=1, keepdims=True))
 
 
 def _positive_scores(z: ndarray, log_noise: ndarray) -> csr_matrix:

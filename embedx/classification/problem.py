@@ -60,8 +60,8 @@ class Problem:
         return "sparse" if self.data.is_sparse else "dense"
 
     @cached_property
-    def has_many_labels(self) -> bool:
-        """Whether rows have several positive labels, or there are many labels."""
+    def has_several_or_many_labels(self) -> bool:
+        """Whether a row has several labels, or there are MANY_LABELS."""
         labels = chosen_labels(self.data.labels, self.given.labels)
         return self.data.n_labels >= MANY_LABELS or bool((labels.n_of_row > 1).any())
 

@@ -42,7 +42,7 @@ from embedx.classification.settings import (
 )
 from embedx.engine.settings import MAX_RATE
 from embedx.labeled.data import Labeled
-from embedx.labeled.scaling import chosen_scaling, input_length, scaled, scaling_arrays
+from embedx.labeled.scaling import ARRAY_OF, chosen_scaling, input_length, scaled, scaling_arrays
 from embedx.optimizers.contract import LABELS
 from embedx.optimizers.dcd import DualCoordinateDescent
 from embedx.optimizers.lbfgs import Lbfgs
@@ -55,23 +55,18 @@ SCALING_REASONS = {"tf-idf": "features are counts", "l2": "rows differ in length
 
 
 @dataclasses.dataclass(frozen=True)
-class Inputs:
-    """Scaled features, (n_rows, n_features), and the arrays of their scaling by name."""
-
-    features: Any
-    arrays: dict[str, ndarray]
-
-
-@dataclasses.dataclass(frozen=True)
 class Resolved:
     """Settings with nothing left to choose: None means that one is off, or has no effect here.
 
-    inputs   the training rows as they are trained on
-    origins  the reason for each value that was chosen from the data, by the name of the setting
+    features        (n_rows, n_features): those of the training rows, scaled
+    scaling_arrays  what later rows are scaled by, by the names of the model folder
+    origins         the reason for each value that was chosen from the data, by the name of the
+                    setting
     """
 
     settings: ClassifySettings
-    inputs: Inputs
+    features: Any
+    scaling_arrays: dict[str, ndarray]
     origins: dict[str, str]
 
 
@@ -91,9 +86,9 @@ def resolve_settings(problem: Problem) -> Resolved:
         choose(name, rule(settings, problem))
     refuse(settings, problem)
     settings = adapted(settings, problem)
-    inputs = scaled_inputs(settings, problem)
-    choose("l2", default_l2(settings, inputs, problem.training.weights))
-    return Resolved(settings, inputs, origins)
+    features, arrays = scaled_features(settings, problem)
+    choose("l2", default_l2(settings, features, problem.training.weights))
+    return Resolved(settings, features, arrays, origins)
 
 
 def adapted(settings: ClassifySettings, problem: Problem) -> ClassifySettings:
@@ -109,17 +104,18 @@ def adapted(settings: ClassifySettings, problem: Problem) -> ClassifySettings:
     return settings
 
 
-def scaled_inputs(settings: ClassifySettings, problem: Problem) -> Inputs:
-    """The training rows, scaled as those of the classifier that training continues from."""
+def scaled_features(settings: ClassifySettings, problem: Problem) -> tuple[Any, dict[str, ndarray]]:
+    """The features of the training rows, scaled, and the arrays of the scaling: those of the
+    classifier that training continues from, if there is one.
+    """
     scaling = str(settings.scaling)
     features = problem.training.features
     previous = problem.previous_arrays
     if previous:
-        kept = ("maxima", "idf", "label_order")
-        arrays = {name: previous[name] for name in kept if name in previous}
+        arrays = {name: previous[name] for name in ARRAY_OF.values() if name in previous}
     else:
         arrays = scaling_arrays(features, scaling)
-    return Inputs(scaled(features, scaling, arrays), arrays)
+    return scaled(features, scaling, arrays), arrays
 
 
 # ---- rules: one for each setting that may be open
@@ -208,18 +204,22 @@ def choose_bias(settings: ClassifySettings, problem: Problem) -> Choice:
 
 
 def choose_neighbours(settings: ClassifySettings, problem: Problem) -> Choice:
-    """Tried on held-out rows where there are many labels; they need sparse features."""
+    """Tried on held-out rows where `has_several_or_many_labels`; they need sparse features."""
     if not problem.data.is_sparse:
         return Choice(NONE)
-    return Choice(AUTO if problem.has_many_labels else NONE)
+    return Choice(AUTO if problem.has_several_or_many_labels else NONE)
 
 
 def choose_propensity(settings: ClassifySettings, problem: Problem) -> Choice:
-    """A little more for rare labels, where there are many and probabilities are calibrated."""
+    """A little more for rare labels, where `has_several_or_many_labels` and probabilities are
+    calibrated.
+    """
     n_calibrating = n_held_out(len(problem.data), settings.calibration)
     is_calibrated = settings.validation is not None or n_calibrating > 0
     by_label = is_labelwise(settings, problem.objective)
-    return Choice(PROPENSITY if by_label and problem.has_many_labels and is_calibrated else 0.0)
+    return Choice(
+        PROPENSITY if by_label and problem.has_several_or_many_labels and is_calibrated else 0.0
+    )
 
 
 def choose_threads(settings: ClassifySettings, problem: Problem) -> Choice:
@@ -243,12 +243,12 @@ RULES: dict[str, Rule] = {
 }
 
 
-def default_l2(settings: ClassifySettings, inputs: Inputs, row_weights: ndarray | None) -> Choice:
+def default_l2(settings: ClassifySettings, features: Any, row_weights: ndarray | None) -> Choice:
     """0, no penalty; for dual coordinate descent, which needs one, mean |x|² / number of examples,
     both by the weights of the rows: C = 1 of LIBLINEAR for inputs of length 1.
     """
     if settings.optimizer != DualCoordinateDescent.name:
         return Choice(0.0)
-    n = inputs.features.shape[0]
+    n = features.shape[0]
     total = n if row_weights is None else float(row_weights.sum())
-    return Choice(input_length(inputs.features, row_weights) ** 2 / total, f"{n:,} examples")
+    return Choice(input_length(features, row_weights) ** 2 / total, f"{n:,} examples")

@@ -19,7 +19,7 @@ from embedx.classification.anchors import Anchor, SparseAnchor, anchor_of
 from embedx.classification.classifier import Classifier
 from embedx.classification.clustering import clustered_order
 from embedx.classification.continued_training import check_new_labels
-from embedx.classification.contract import Trainer, TrainerInputs
+from embedx.classification.contract import Trainer, TrainerSetup
 from embedx.classification.data_split import split_data
 from embedx.classification.history import History, Watch
 from embedx.classification.ineffective_settings import without_effect
@@ -69,6 +69,9 @@ class ClassifierRun:
     Raises `EmbedxError` for what the user can mend.
     """
 
+    # The features of the training rows, scaled, and the arrays of the scaling by name.
+    features: Any
+    scaling_arrays: dict[str, ndarray]
     # Set by `allocate`: the labels to train on, and how often each occurs, int64 (n_labels,).
     labels: Labels
     trained_counts: ndarray
@@ -112,7 +115,8 @@ class ClassifierRun:
         resolved = resolve_settings(problem)
         self.settings = resolved.settings
         self.origins = resolved.origins
-        self.inputs = resolved.inputs
+        self.features = resolved.features
+        self.scaling_arrays = resolved.scaling_arrays
         note_unexpected(self.settings, problem, progress)
         self.sampler, self.warm_up = samplers.with_warm_up(
             str(self.settings.sampler),
@@ -185,12 +189,16 @@ class ClassifierRun:
     def allocate(self) -> MemoryPlan:
         """Make the classifier and what trains it; the memory that training needs.
 
-        Labels are counted and the sampler is fitted. Memory is taken when it is written to.
+        Labels are counted, and the objective and the sampler are fitted to them. Memory is taken
+        when it is written to.
         """
         began = time.monotonic()
         self.labels = chosen_labels(self.split.training.labels, self.settings.labels)
         self.trained_counts = self._trained_counts()
-        self.classifier = self._untrained_classifier()
+        label_order = self._label_order()
+        self.objective.prepare(self.trained_counts, label_order)
+        self._prepare_samplers()
+        self.classifier = self._untrained_classifier(label_order)
         self.trainer = self._new_trainer()
         self.allocation_seconds = time.monotonic() - began
         # The weights of the best epoch by validation, or those of the first training while a second
@@ -201,22 +209,50 @@ class ClassifierRun:
             plan = dataclasses.replace(plan, needs=needs)
         return plan
 
-    def _untrained_classifier(self) -> Classifier:
-        """A classifier without parameters, whose objective and samplers know the labels."""
+    def _label_order(self) -> ndarray | None:
+        """The order of labels that the objective's tree is built by; None if it uses none."""
+        if not self.objective.traits.uses_class_order:
+            return None
+        if self.previous is not None:
+            return self.previous.arrays["label_order"]
         counts = self.trained_counts
+        self.progress.note(f"clustering {len(counts):,} labels by the features of their rows")
+        return clustered_order(
+            self.features, self.labels, counts, self.settings.seed, self.settings.n_threads
+        )
+
+    def _prepare_samplers(self) -> None:
+        """Give the samplers the counts of labels; fit one that depends on the input, unless it
+        continues from `previous`.
+        """
+        counts = self.trained_counts
+        samplers.prepared((self.sampler, self.warm_up), counts, self.objective.paths())
+        if not self.sampler.conditional:
+            return
+        if self.previous is not None:
+            self.sampler.restore(self.previous.arrays)
+            self.sampler.observe(self.features)
+            return
+        pairs = pairs_of(self.labels.row_of_id, self.labels.ids, len(counts))
+        self.sampler.fit(
+            self.features,
+            pairs,
+            seed=self.settings.seed,
+            threads=self.settings.n_threads,
+            progress=self.progress,
+        )
+
+    def _untrained_classifier(self, label_order: ndarray | None) -> Classifier:
+        """A classifier without weights."""
         all_labels = chosen_labels(self.data.labels, self.settings.labels)
         all_counts = self._all_counts(all_labels)
-        arrays = dict(self.inputs.arrays)
-        if not np.array_equal(all_counts, counts):
-            arrays["trained_counts"] = counts
-        if self.objective.traits.uses_class_order and self.previous is None:
-            arrays["label_order"] = self._clustered_labels()
-        self.objective.prepare(counts, arrays.get("label_order"))
-        samplers.prepared((self.sampler, self.warm_up), counts, self.objective.paths())
-
+        arrays = dict(self.scaling_arrays)
+        if not np.array_equal(all_counts, self.trained_counts):
+            arrays["trained_counts"] = self.trained_counts
+        if label_order is not None:
+            arrays["label_order"] = label_order
         facts = self._facts_before_training(all_labels)
         if self.sampler.conditional:
-            self._fit_sampler()
             arrays |= self.sampler.arrays()
             facts["fit_seconds"] = round(self.sampler.fit_seconds, 4)
         schema = self.split.training.schema
@@ -228,14 +264,6 @@ class ClassifierRun:
         if self.previous is not None:
             counts[: self.previous.n_labels] += self.previous.counts
         return counts
-
-    def _clustered_labels(self) -> ndarray:
-        """The order of labels that an objective's tree is built by."""
-        settings = self.settings
-        counts = self.trained_counts
-        self.progress.note(f"clustering {len(counts):,} labels by the features of their rows")
-        threads = settings.n_threads
-        return clustered_order(self.inputs.features, self.labels, counts, settings.seed, threads)
 
     def _facts_before_training(self, all_labels: Labels) -> dict[str, Any]:
         """Facts of the data and of the settings, for the model folder."""
@@ -278,22 +306,6 @@ class ClassifierRun:
             )
         return counts
 
-    def _fit_sampler(self) -> None:
-        """Fit a sampler that depends on the input; one to continue from stays as it was."""
-        features = self.inputs.features
-        if self.previous is not None:
-            self.sampler.restore(self.previous.arrays)
-            self.sampler.observe(features)
-            return
-        pairs = pairs_of(self.labels.row_of_id, self.labels.ids, len(self.trained_counts))
-        self.sampler.fit(
-            features,
-            pairs,
-            seed=self.settings.seed,
-            threads=self.settings.n_threads,
-            progress=self.progress,
-        )
-
     def _anchor(self) -> Anchor | SparseAnchor | None:
         """The anchor that keeps parameters near those of `previous`; None where a run continues
         with its optimizer's state, whose steps are short already.
@@ -306,7 +318,7 @@ class ClassifierRun:
         n_labels = self.split.training.n_labels
         counts = np.bincount(self.labels.ids, minlength=n_labels)
         n_outputs = self.objective.n_outputs(n_labels)
-        return anchor_of(previous, counts, self.inputs.features, n_outputs)
+        return anchor_of(previous, counts, self.features, n_outputs)
 
     def _anchors_dense_weights(self, previous: Classifier) -> bool:
         """Whether dense weights are kept near those of `previous`."""
@@ -319,10 +331,10 @@ class ClassifierRun:
         optimizer_state: Mapping[str, ndarray] = {}
         if isinstance(self.start, TrainedClassifier):
             optimizer_state = self.start.optimizer_state
-        inputs = TrainerInputs(
+        setup = TrainerSetup(
             self.objective,
             self.settings,
-            self.inputs.features,
+            self.features,
             self.labels,
             self.trained_counts,
             self.split.training.weights,
@@ -336,7 +348,7 @@ class ClassifierRun:
             search=index_settings(self.objective.settings, self.sampler.settings),
         )
         with allocating(*self.size()):
-            return trainer_for(inputs)
+            return trainer_for(setup)
 
     def size(self) -> Size:
         """The size of the weights."""
@@ -428,7 +440,7 @@ class ClassifierRun:
             row_weights *= self.split.training.weights
         variances.fit(
             self.classifier,
-            self.inputs.features,
+            self.features,
             self.labels,
             row_weights,
             self.split.calibration,
@@ -469,7 +481,7 @@ class ClassifierRun:
         index = None
         if self.settings.neighbours != NONE:
             index = self._neighbour_index()
-        features = self.inputs.features
+        features = self.features
         is_seen = None
         if calibration is not None and isinstance(features, csr_matrix):
             is_seen = np.bincount(features.indices, minlength=features.shape[1]) > 0
@@ -487,7 +499,7 @@ class ClassifierRun:
 
     def _neighbour_index(self) -> dict[str, ndarray]:
         """The index of the training rows, after those of `previous`."""
-        index = neighbours.arrays_of(self.inputs.features, self.labels)
+        index = neighbours.arrays_of(self.features, self.labels)
         if neighbours.INDEX[0] in self.previous_arrays:
             index = neighbours.joined(self.previous_arrays, index)
         return index

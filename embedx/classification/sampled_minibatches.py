@@ -129,7 +129,7 @@ class Retrieved(Sampled):
 
     def prepare(self) -> None:
         super().prepare()
-        settings = self.inputs.search
+        settings = self.setup.search
         assert settings is not None
         search = self.objective.search(len(self.counts)) or settings.spec(len(self.counts))
         self.search = search = search.for_columns(self.dim)

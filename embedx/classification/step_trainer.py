@@ -5,11 +5,11 @@ from typing import Any
 
 from embedx import optimizers, samplers
 from embedx.classification.classifier import Classifier
-from embedx.classification.contract import TrainerInputs
+from embedx.classification.contract import TrainerSetup
 from embedx.classification.full_minibatches import Full, FullSparse, FullTiled
 from embedx.classification.history import History
 from embedx.classification.label_weights import trains_sparse_rows
-from embedx.classification.minibatches import MinibatchTraining, StepInputs
+from embedx.classification.minibatches import MinibatchTraining, StepSetup
 from embedx.classification.sampled_minibatches import Retrieved, Sampled, SampledSparse
 from embedx.classification.settings import ClassifySettings
 from embedx.engine.examples import Examples, examples_of
@@ -32,27 +32,27 @@ MIN_BUDGET = 0.01
 class StepTrainer:
     """Trains by the strategy for its sampler and inputs."""
 
-    def __init__(self, inputs: TrainerInputs) -> None:
-        objective = inputs.objective
-        settings = inputs.settings
-        features = inputs.features
-        examples = examples_of(features, inputs.labels, inputs.row_weights)
-        step_inputs = StepInputs(
+    def __init__(self, setup: TrainerSetup) -> None:
+        objective = setup.objective
+        settings = setup.settings
+        features = setup.features
+        examples = examples_of(features, setup.labels, setup.row_weights)
+        step_setup = StepSetup(
             objective,
             settings,
-            inputs.sampler,
+            setup.sampler,
             examples,
             update_rule(settings, examples, features.shape),
-            inputs.counts,
+            setup.counts,
             features.shape[1],
-            inputs.search,
+            setup.search,
         )
-        self.strategy = strategy_for(step_inputs)(step_inputs)
+        self.strategy = strategy_for(step_setup)(step_setup)
         self.loss_unit = self.strategy.loss_unit
-        self.pretrained = inputs.pretrained
-        self.previous = inputs.previous
-        self.anchor = inputs.anchor
-        self.previous_state = inputs.optimizer_state
+        self.pretrained = setup.pretrained
+        self.previous = setup.previous
+        self.anchor = setup.anchor
+        self.previous_state = setup.optimizer_state
         self.optimizer_state = {
             "hidden": self.strategy.hidden.state,
             "outputs": self.strategy.outputs.state,
@@ -150,10 +150,10 @@ class StepTrainer:
         )
 
 
-def strategy_for(inputs: StepInputs) -> type[MinibatchTraining]:
+def strategy_for(setup: StepSetup) -> type[MinibatchTraining]:
     """What trains minibatches by the candidates of the sampler and the kind of features."""
-    objective = inputs.objective
-    settings = inputs.settings
+    objective = setup.objective
+    settings = setup.settings
     candidates = samplers.SAMPLERS[str(settings.sampler)].candidates
     if candidates == "retrieved":
         return Retrieved
@@ -161,12 +161,12 @@ def strategy_for(inputs: StepInputs) -> type[MinibatchTraining]:
         return SampledSparse
     if candidates != "all":
         return Sampled
-    width = settings.hidden or inputs.examples.dense.shape[1]
+    width = settings.hidden or setup.examples.dense.shape[1]
     if not width:
         is_separable = objective.traits.separable and settings.labels != "one"
         return FullTiled if is_separable and not settings.max_norm else FullSparse
-    n_outputs = objective.n_outputs(len(inputs.counts))
-    n_examples = len(inputs.examples.label_offsets) - 1
+    n_outputs = objective.n_outputs(len(setup.counts))
+    n_examples = len(setup.examples.label_offsets) - 1
     batch_size = min(settings.batch_size or n_examples, n_examples)
     is_small = n_outputs <= FILTER_SIZE and batch_size * n_outputs * width <= SMALL_STEP
     return Sampled if is_small else Full

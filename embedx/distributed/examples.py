@@ -11,7 +11,7 @@ import numpy as np
 from numpy import float32, ndarray
 
 from embedx.classification.full_minibatches import Full, FullSparse, FullTiled
-from embedx.classification.minibatches import MinibatchTraining, StepInputs
+from embedx.classification.minibatches import MinibatchTraining, StepSetup
 from embedx.classification.sampled_minibatches import Sampled
 from embedx.distributed.connection import ClusterSize
 from embedx.distributed.parameters import ParameterReplica, Parameters
@@ -34,17 +34,17 @@ class ExamplesPlan(WorkerPlan):
     """
 
     kind: type[MinibatchTraining]
-    inputs: StepInputs
+    setup: StepSetup
     max_chunk: int | None = None
 
     def components(self) -> tuple[Any, ...]:
-        return self.inputs
+        return self.setup
 
     def build(self, threads: int) -> MinibatchTraining:
         # A copy, because arrays that Ray sends are read-only, which is another type to kernels.
-        inputs = copy.deepcopy(self.inputs)
-        settings = dataclasses.replace(inputs.settings, threads=threads)
-        strategy = self.kind(inputs._replace(settings=settings))
+        setup = copy.deepcopy(self.setup)
+        settings = dataclasses.replace(setup.settings, threads=threads)
+        strategy = self.kind(setup._replace(settings=settings))
         if self.max_chunk is not None:
             strategy.shorten_chunks(self.max_chunk)
         return strategy
@@ -119,7 +119,7 @@ def plan_of(
         strategy.shorten_chunks(max_chunk)
     n_examples = strategy.n * float(strategy.settings.epochs or 1)
     per_range = chunks_per_range(cluster.merge_every, strategy.examples_per_chunk, n_examples, size)
-    return ExamplesPlan(type(strategy), strategy.inputs, max_chunk), per_range
+    return ExamplesPlan(type(strategy), strategy.setup, max_chunk), per_range
 
 
 def chunks_per_range(

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from embedx.classification.labelwise import LabelwiseTraining, LevelInputs, TrainedTile
+from embedx.classification.labelwise import LabelwiseTraining, LevelSetup, TrainedTile
 from embedx.distributed.answers import check_array, is_number, require
 from embedx.distributed.connection import ClusterSize
 from embedx.distributed.worker import WorkerPlan
@@ -25,16 +25,16 @@ RANGES_PER_THREAD = 32
 class TilesPlan(WorkerPlan):
     """A plan by which every worker trains tiles of labels."""
 
-    inputs: LevelInputs
+    setup: LevelSetup
 
     def components(self) -> tuple[Any, ...]:
-        return self.inputs
+        return self.setup
 
     def build(self, threads: int) -> LabelwiseTraining:
         # A copy, because arrays that Ray sends are read-only, which is another type to kernels.
-        inputs = copy.deepcopy(self.inputs)
-        settings = dataclasses.replace(inputs.settings, threads=threads)
-        return LabelwiseTraining(inputs._replace(settings=settings))
+        setup = copy.deepcopy(self.setup)
+        settings = dataclasses.replace(setup.settings, threads=threads)
+        return LabelwiseTraining(setup._replace(settings=settings))
 
     def server(self, strategy: LabelwiseTraining) -> "TileServer":
         return TileServer(strategy)
@@ -47,7 +47,7 @@ def plan_of(strategy: LabelwiseTraining, size: ClusterSize) -> tuple[TilesPlan, 
     """The plan of each worker, and the number of tiles that it trains before it sends them."""
     threads = size.workers * size.threads
     tiles_per_range = max(size.threads, strategy.n_chunks // (RANGES_PER_THREAD * threads))
-    return TilesPlan(strategy.inputs), tiles_per_range
+    return TilesPlan(strategy.setup), tiles_per_range
 
 
 class TileServer:
