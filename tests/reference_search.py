@@ -7,15 +7,19 @@ import itertools
 import numpy as np
 
 from embedx.kernels.compiled import kernel
-from embedx.search.query import find_candidates
+from embedx.search.query import Searcher, find_candidates
+
+
+def candidates_of(index, search, h, positives, rows, query):
+    """Write the positives and then the candidates for h[0] to rows[0]; return their number."""
+    return _candidates_of(Searcher(index, search, query), h, positives, rows)
 
 
 @kernel
-def candidates_of(index, search, h, positives, rows, query):
-    """Write the positives and then the candidates for h[0] to rows[0]; return their number."""
+def _candidates_of(searcher, h, positives, rows):
     for c in range(positives.size):
         rows[0, c] = positives[c]
-    return find_candidates(index, search, h, 0, rows, 0, positives.size, rows.shape[1], query)
+    return find_candidates(searcher, h, 0, rows, 0, positives.size, rows.shape[1])
 
 
 def block_scores(table, h, blocks):

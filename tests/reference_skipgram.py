@@ -217,7 +217,7 @@ class Naive:
             np.zeros_like(self.inputs),
             np.zeros_like(self.outputs),
         )
-        self.state = tables.state.astype(np.float64)
+        self.state = tables.objective_state.astype(np.float64)
         self.optimizer = optimizer
         self.n_updates = Counter()
         self.objective = objective
@@ -226,7 +226,7 @@ class Naive:
         self.coefficients = coefficients_of(objective)
         self.dim = dim
         offsets, rows = tables.parts
-        n_words = len(tables.state)
+        n_words = len(tables.objective_state)
         self.parts = [
             rows[offsets[k] : offsets[k + 1]] if len(rows) else [k] for k in range(n_words)
         ]

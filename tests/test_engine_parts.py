@@ -12,7 +12,7 @@ from embedx.kernels import gemm
 from embedx.kernels.simd import aligned_zeros, padded
 from embedx.labeled.data import Labels
 from embedx.search.index import build_index
-from embedx.search.query import new_query_workspace
+from embedx.search.query import Searcher, new_query_workspace
 from embedx.search.spec import SearchSpec
 
 # ---- examples
@@ -118,7 +118,9 @@ def test_multiply_adds_of_a_search_are_those_of_clusters_and_of_the_lists_probed
     rows = np.zeros((4, n_rows), np.int32)
     n_found = np.full(4, -1)
     expected = 0
-    macs = collapsed.find_rows(index, search, h, rows, n_found, new_query_workspace(n_rows, search))
+    macs = collapsed.find_rows(
+        Searcher(index, search, new_query_workspace(n_rows, search)), h, rows, n_found
+    )
     alone = new_query_workspace(n_rows, search)
     for e in range(4):
         one_row = np.zeros((1, n_rows), np.int32)

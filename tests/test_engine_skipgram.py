@@ -168,10 +168,10 @@ class Recorder(Objective):
     def recorded(self, noise_key=7, **options):
         """The random numbers of every line of one chunk, (n, 2), and its number of pairs."""
         setup = Setup(self, **options)
-        setup.tables = setup.tables._replace(state=np.zeros((5000, 2), dtype=np.float32))
+        setup.tables = setup.tables._replace(objective_state=np.zeros((5000, 2), dtype=np.float32))
         setup.noise_key = stream_key(1, 0, noise_key)
         _, pairs, _ = setup.train(0, 120)
-        return setup.tables.state[1 : 1 + int(setup.tables.state[0, 0])], pairs
+        return setup.tables.objective_state[1 : 1 + int(setup.tables.objective_state[0, 0])], pairs
 
 
 RECORDERS = {"sums": Recorder("summed"), "sets": Recorder(merges_pairs=True), "pairs": Recorder()}

@@ -15,6 +15,7 @@ from embedx.objectives.ldgs import Ldgs
 from embedx.runtime.progress import Silent
 from embedx.samplers.alias import draw
 from embedx.search.index import build_index, empty_index
+from embedx.search.query import Searcher
 from embedx.search.updater import IndexUpdater
 from tests.support.skipgram_setup import Setup
 
@@ -62,11 +63,13 @@ class Retrieving(Setup):
         self.workspace = engine.new_workspace(
             wide, self.n_tokens, self.tables.inputs.rows.shape[1], 1, 0
         )
-        self.plan = self.plan._replace(candidates=blocks.RETRIEVED)
+        self.plan = self.plan._replace(selection=blocks.RETRIEVED)
 
     def train(self, start, stop, lr=0.1):
         run, chunk = self.run_and_chunk(start, stop, lr)
-        shared = retrieved.Retrieval(self.index, self.search, self.found, self.refresh)
+        shared = retrieved.Retrieval(
+            Searcher(self.index, self.search, self.retrieval.query), self.found, self.refresh
+        )
         arguments = run, shared, self.workspace, self.retrieval, chunk
         functions = loading.load_kernel(
             engine.train_chunk_retrieved,

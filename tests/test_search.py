@@ -12,7 +12,7 @@ from embedx.objectives import OBJECTIVES
 from embedx.runtime.progress import Silent
 from embedx.search import index as indexing
 from embedx.search.kmeans import MASKED_SCORE
-from embedx.search.query import new_query_workspace, score_position, search_block
+from embedx.search.query import Searcher, new_query_workspace, score_position, search_block
 from embedx.search.spec import SearchSpec
 from embedx.search.top_k import search_top_k, top_k_spec
 from embedx.search.updater import IndexUpdater, mark_stale, new_stale_rows
@@ -51,10 +51,10 @@ def candidates_found(index, search, h, positives=()):
 
 
 @kernel
-def search_blocks(index, search, h, query):
+def search_blocks(searcher, h):
     """Search all blocks for h[0]."""
-    for j in range(index.ids.shape[0]):
-        search_block(index, search, h, 0, j, query)
+    for j in range(searcher.row_index.ids.shape[0]):
+        search_block(searcher, h, 0, j)
 
 
 def a_query(seed=3):
@@ -304,7 +304,7 @@ def test_any_table_can_be_searched(value, from_logsumexp):
                 index, table, np.arange(N, dtype=np.int32), j, aligned_zeros(1, 21)
             )
         for scale in (1, 1e15):
-            search_blocks(index, search, np.float32(scale) * h[None], query)
+            search_blocks(Searcher(index, search, query), np.float32(scale) * h[None])
             for j in range(4):
                 probed = query.probed[j, : query.n_probed[j]]
                 assert ((probed >= 0) & (probed < 21)).all()
@@ -318,7 +318,7 @@ def test_a_row_that_is_just_being_reassigned_counts_as_not_found():
     search = spec(clusters=20, n_scored=N)
     index = built(table, search)
     query = new_query_workspace(N, search)
-    search_blocks(index, search, h[None], query)
+    search_blocks(Searcher(index, search, query), h[None])
     row = int(index.ids[0, index.list_offsets[0, 10]])
     assert position_of(index, query, 0, row) >= 0
     for slot in (index.list_offsets[0, 3], index.list_offsets[0, 15], index.ids.shape[1] - 1, 0):

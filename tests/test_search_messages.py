@@ -7,11 +7,12 @@ import pytest
 import reference
 from reference_search import block_scores, margin, message_passing, softmax
 
+from embedx.kernels.batch import new_batch
 from embedx.kernels.simd import aligned_zeros
 from embedx.objectives.ldgs import Ldgs
 from embedx.search import index as indexing
 from embedx.search.message_passing import new_message_workspace, pass_messages
-from embedx.search.query import new_query_workspace
+from embedx.search.query import Searcher, new_query_workspace
 
 N = 60
 DIM = 30
@@ -50,28 +51,25 @@ def by_kernel(loss, table, h, rounds, blocks=BLOCKS, threshold=0.0):
     search = objective.search(N)._replace(max_gap=1e9)
     index = indexing.build_index(table, N, DIM, search, np.random.default_rng(0))
     rows = np.zeros((1, N), np.int32)
-    label = np.zeros((1, N), np.float32)
-    z = np.zeros((1, N), np.float32)
-    rows[0, : len(POSITIVES)], label[0, : len(POSITIVES)] = POSITIVES, 1
+    batch = new_batch(1, N)
+    rows[0, : len(POSITIVES)] = POSITIVES
+    batch.label[0, : len(POSITIVES)] = 1
     n, value = pass_messages(
         reference.pointer_to_coefficients(objective),
-        index,
-        search,
-        table,
         objective.constants(N, N),
+        Searcher(index, search, new_query_workspace(N, search)),
+        new_message_workspace(N, search, N),
+        table,
         h,
         0,
         rows,
-        label,
+        batch,
         0,
         len(POSITIVES),
-        z,
-        new_query_workspace(N, search),
-        new_message_workspace(N, search, N),
     )
     assert len(set(rows[0, :n].tolist())) == n
     gradient = np.zeros(N)
-    gradient[rows[0, :n]] = z[0, :n]
+    gradient[rows[0, :n]] = batch.z[0, :n]
     return value, gradient
 
 

@@ -233,7 +233,7 @@ def test_the_best_lists_are_scored_until_there_are_enough_rows(blocks, size, opt
     for seed in range(3):
         h = a_query(seed, size)
         for j in range(blocks):
-            query.search_block(index, search, h[None], 0, j, workspace)
+            query.search_block(query.Searcher(index, search, workspace), h[None], 0, j)
             lists, scores = naive_search(index, table, search, h, j, workspace.scores.shape[1])
             n = int(workspace.n_probed[j])
             assert workspace.probed[j, :n].tolist() == lists
@@ -262,7 +262,7 @@ def test_a_list_without_room_is_scored_as_far_as_there_is():
     search = spec(1, clusters=1, n_scored=5)
     index, _ = built(search, table=table)
     workspace = query.new_query_workspace(N, search)
-    query.search_block(index, search, a_query()[None], 0, 0, workspace)
+    query.search_block(query.Searcher(index, search, workspace), a_query()[None], 0, 0)
     assert workspace.scores.shape[1] == workspace.offsets[0, 1] == 32
     np.testing.assert_allclose(workspace.scores[0], table[:32] @ a_query(), atol=1e-4)
 
@@ -273,7 +273,12 @@ def test_candidates_are_appended_once_up_to_the_capacity():
     workspace = query.new_query_workspace(N, search)
     rows = np.full((2, N), -1, dtype=np.int32)
     query.search_all_blocks(
-        index, search, a_query()[None], 0, np.array([[8, 9]], np.int32), 0, 2, workspace
+        query.Searcher(index, search, workspace),
+        a_query()[None],
+        0,
+        np.array([[8, 9]], np.int32),
+        0,
+        2,
     )
     expected = []
     for j in range(2):
@@ -287,7 +292,12 @@ def test_candidates_are_appended_once_up_to_the_capacity():
     n = query.add_candidates(index, workspace, 0, np.float32(0.5), rows, 1, 2, 7)
     assert (n, rows[1, 2:].tolist()) == (7, [*expected[:5], *[-1] * (N - 7)])
     query.search_all_blocks(
-        index, search, a_query()[None], 0, np.array([[8, 9]], np.int32), 0, 2, workspace
+        query.Searcher(index, search, workspace),
+        a_query()[None],
+        0,
+        np.array([[8, 9]], np.int32),
+        0,
+        2,
     )
     for j in range(2):
         n = query.add_candidates(index, workspace, j, np.float32(0.5), rows, 1, n if j else 2, N)
@@ -304,7 +314,12 @@ def test_the_numbers_of_queries_stay_within_int32():
     numbers = []
     for _ in range(3):
         query.search_all_blocks(
-            index, search, a_query()[None], 0, np.array([[3]], np.int32), 0, 1, workspace
+            query.Searcher(index, search, workspace),
+            a_query()[None],
+            0,
+            np.array([[3]], np.int32),
+            0,
+            1,
         )
         numbers.append(int(workspace.query_number[0]))
         assert workspace.last_query[3] == numbers[-1]

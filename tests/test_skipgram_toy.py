@@ -206,7 +206,10 @@ def test_one_distribution_per_input_is_a_looser_bound_than_one_per_pair(name, la
     by_input = np.zeros_like(z)
     for x, y in zip(*np.nonzero(task.counts), strict=True):
         best = objective.optimal_state(z[x : x + 1], np.eye(12)[y : y + 1])[0]
-        for bound, (location, gamma) in ((shared, setup.tables.state[x]), (by_input, best)):
+        for bound, (location, gamma) in (
+            (shared, setup.tables.objective_state[x]),
+            (by_input, best),
+        ):
             bound[x, y] = reference_state.elbo(law, location, np.log1p(np.exp(gamma)), z[x], y)
     seen = task.counts > 0
     assert (by_input[seen] <= exact[seen] + 1e-6).all()

@@ -155,7 +155,7 @@ def test_each_part_moves_by_the_whole_gradient_of_the_mean(name, sampler):
     own derivative.
     """
     setup = Setup(make(name), n_ngrams=9, block_size=64, sampler=sampler, dim=5)
-    n_words = len(setup.tables.state)
+    n_words = len(setup.tables.objective_state)
     n_parts = 4
     rng = np.random.default_rng(2)
     parts_of_word = [

@@ -30,7 +30,7 @@ from embedx.evaluation.labels import hits
 from embedx.kernels.threads import in_parts, in_threads
 from embedx.labeled.data import Labels
 from embedx.labeled.scaling import scaled
-from embedx.search.blended_labels import RowLabels, write_blended
+from embedx.search.blended_labels import NearLabels, RowLabels, ScoredLabels, write_blended
 from embedx.search.nearest_rows import (
     NearestRows,
     RowIndex,
@@ -97,32 +97,28 @@ class Neighbours(NamedTuple):
         k = min(k, ids.shape[1])
         weight = near.cosines[:, :n] ** float32(blend.exponent)
         weight /= np.maximum(weight.sum(axis=1, keepdims=True), float32(1e-30))
-        p = np.asarray(p, float32)
-        best = np.zeros((len(ids), k), int32)
-        scores = np.zeros((len(ids), k), float32)
+        predicted = ScoredLabels(ids, np.asarray(p, float32))
+        near_labels = NearLabels(near.ids[:, :n], weight, self.labels)
+        best = ScoredLabels(np.zeros((len(ids), k), int32), np.zeros((len(ids), k), float32))
 
         def write(begin: int, end: int) -> None:
             sums = np.zeros(self.n_labels, float32)
             write_blended(
-                ids,
-                p,
-                near.ids[:, :n],
-                weight,
-                self.labels,
-                begin,
-                end,
+                predicted,
+                near_labels,
                 float32(blend.share),
                 blend.root < 1,
+                begin,
+                end,
                 sums,
                 best,
-                scores,
             )
 
         if threads == 1:
             write(0, len(ids))
         else:
             in_parts(write, len(ids), threads)
-        return best, scores
+        return best.ids, best.scores
 
 
 def arrays_of(features: Any, labels: Labels) -> dict[str, ndarray]:

@@ -24,7 +24,7 @@ from embedx.runtime.progress import Progress
 from embedx.samplers.contract import Sampler
 from embedx.search.index import empty_index
 from embedx.search.message_passing import new_message_workspace
-from embedx.search.query import new_query_workspace
+from embedx.search.query import Searcher, new_query_workspace
 from embedx.search.updater import IndexUpdater, new_stale_rows
 from embedx.training.state import TrainState
 
@@ -149,9 +149,11 @@ class Retrieved(Sampled):
         for drawing_workspace in self.workers:
             workspace = sampled.new_workspace(plan, self.examples, 1)
             retrieval = retrieved.Retrieval(
-                empty_index(search.blocks),
-                search,
-                new_query_workspace(self.n_outputs, search),
+                Searcher(
+                    empty_index(search.blocks),
+                    search,
+                    new_query_workspace(self.n_outputs, search),
+                ),
                 new_message_workspace(self.n_outputs, search, workspace.rows.shape[1]),
                 new_stale_rows(self.n_outputs),
                 n_tail,
@@ -187,7 +189,8 @@ class Retrieved(Sampled):
         drawing_workspace, workspace, retrieval = worker
         if chunk.epoch * self.n + chunk.start < self.drawn_first:
             return super().train_examples(drawing_workspace, chunk)
-        retrieval = retrieval._replace(row_index=self.updater.current())
+        searcher = retrieval.searcher._replace(row_index=self.updater.current())
+        retrieval = retrieval._replace(searcher=searcher)
         loss, terms, after = retrieved.train_chunk(
             *self.retrieved_functions, self.retrieving, workspace, retrieval, chunk
         )

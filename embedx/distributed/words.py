@@ -91,7 +91,7 @@ class WordsPlan(WorkerPlan):
         return Parameters(
             {"inputs": tables.inputs, "outputs": tables.outputs},
             strategy.plan.optimizer,
-            tables.state,
+            tables.objective_state,
             tables.n_updates,
             rates,
             {"inputs": outputs, "outputs": inputs},
@@ -127,7 +127,7 @@ def update_rates(strategy: BlockTraining, kept: ndarray) -> dict[str, ndarray]:
             np.repeat(kept, np.diff(tables.parts.offsets)),
             len(tables.inputs.rows),
         )
-    if plan.candidates == blocks.PATH:
+    if plan.selection == blocks.PATH:
         outputs = np.bincount(
             sampler_data.rows,
             np.repeat(kept, np.diff(sampler_data.offsets)),
@@ -146,7 +146,7 @@ def plan_of(
     """The plan of each worker, and the number of chunks that it trains before it merges."""
     tables = strategy.tables
     stream = strategy.stream
-    n_words = len(tables.state)
+    n_words = len(tables.objective_state)
     n_inputs = len(tables.inputs.rows)
     assert strategy.frequencies is not None
     plan = WordsPlan(

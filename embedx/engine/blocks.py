@@ -54,8 +54,9 @@ INPUTS, EXAMPLES, CERTAIN, NOISE, PAIRS = range(5)
 NEXT_CENTRE, CENTRES_END, WORDS_END, NEXT_CONTEXT, BLOCKS_SO_FAR, DRAWS_SO_FAR = range(6)
 # Beyond all columns.
 NOWHERE = 1 << 30
+# Selections of candidates, `BlockPlan.selection`; by the name in `Sampler.candidates`.
 DRAWN, PATH, ALL, RETRIEVED = range(4)
-CANDIDATES = {"drawn": DRAWN, "path": PATH, "all": ALL, "retrieved": RETRIEVED}
+SELECTIONS = {"drawn": DRAWN, "path": PATH, "all": ALL, "retrieved": RETRIEVED}
 # Forms of a block, `BlockPlan.form`.
 FORM_PER_PAIR, FORM_MERGED, FORM_SUMMED = range(3)
 # Arguments of a sampler (`samplers.contract`): draws depend on no input, and exclude no row.
@@ -72,7 +73,7 @@ class BlockPlan(NamedTuple):
     block_size: int
     n_draws: int
     n_outputs: int
-    candidates: int  # DRAWN, PATH, ALL or RETRIEVED
+    selection: int  # DRAWN, PATH, ALL or RETRIEVED
     form: int  # FORM_PER_PAIR, FORM_MERGED or FORM_SUMMED
     keeps_accidental_hits: bool
     uses_log_expected_count: bool
@@ -146,9 +147,9 @@ def max_candidates(plan: BlockPlan, longest_path: int) -> int:
     whole vectors that begin at its first candidate.
     """
     n_centres = max(plan.block_size, 1)
-    if plan.candidates == ALL:
+    if plan.selection == ALL:
         return padded(plan.n_outputs, SCORE_PADDING)
-    if plan.candidates == PATH:
+    if plan.selection == PATH:
         return padded(n_centres * longest_path, SCORE_PADDING)
     return padded(n_centres + plan.n_draws + SIMD_WIDTH, SCORE_PADDING)
 
@@ -162,7 +163,7 @@ def new_block(plan: BlockPlan, longest_path: int) -> Block:
     pairs_of_input = np.zeros(n_inputs, int64)
     candidates = np.zeros(n_candidates, int32)
     drawn = np.zeros((1, n_candidates), float32)
-    if plan.candidates == ALL:
+    if plan.selection == ALL:
         candidates[: plan.n_outputs] = np.arange(plan.n_outputs)
         drawn[:, : plan.n_outputs] = 1
 
@@ -178,8 +179,8 @@ def new_block(plan: BlockPlan, longest_path: int) -> Block:
         context_mask = np.zeros((n_examples, padded(n_inputs)), float32)
         mean_weight = np.zeros(n_examples, float32)
 
-    has_tree = plan.candidates == PATH
-    has_spans = has_tree or (plan.candidates == DRAWN and plan.form != FORM_MERGED)
+    has_tree = plan.selection == PATH
+    has_spans = has_tree or (plan.selection == DRAWN and plan.form != FORM_MERGED)
     return Block(
         sizes=np.zeros(5, int64),
         inputs=inputs,
@@ -227,7 +228,7 @@ def plan_block(sample, shared, workspace, block, noise_key):
         workspace.cursor[BLOCKS_SO_FAR] += 1
         _start_block(plan, workspace.words, block, n_centres, begin, end)
         n_certain = _add_pairs(shared, workspace, block, first, n_centres, begin, end)
-        if plan.candidates == DRAWN:
+        if plan.selection == DRAWN:
             n_noise = _add_noise(sample, shared, workspace, block, n_certain, noise_key)
     block.sizes[INPUTS] = end - begin
     block.sizes[CERTAIN] = n_certain
@@ -283,13 +284,13 @@ def _start_block(plan, words, block, n_centres, begin, end):
         block.inputs[j] = words.word[begin + j]
         block.pairs_of_input[j] = 0
     width = block.label.shape[1]
-    if plan.candidates != PATH and plan.candidates != ALL:
+    if plan.selection != PATH and plan.selection != ALL:
         width = (max(plan.block_size, 1) + SIMD_WIDTH - 1) // SIMD_WIDTH * SIMD_WIDTH
     n_examples = start_examples(plan.encoder, block, n_centres, end - begin)
     for e in range(n_examples):
         block.pairs_of_example[e] = 0
         clear(block.label, e, width)
-        if plan.candidates == PATH:
+        if plan.selection == PATH:
             clear(block.bit_zero_count, e, width)
     _clear_spans(block.spans)
     _clear_spans(block.candidate_spans)
@@ -304,10 +305,10 @@ def _add_pairs(shared, workspace, block, first, n_centres, begin, end):
     plan = shared.plan
     words = workspace.words
     n_pairs = 0
-    n_certain = plan.n_outputs if plan.candidates == ALL else 0
+    n_certain = plan.n_outputs if plan.selection == ALL else 0
     for y in range(first, first + n_centres):
         n_examples = write_examples(plan.encoder, block, words, y, y - first, begin, end)
-        if plan.candidates == PATH:
+        if plan.selection == PATH:
             n_certain = _add_path(
                 shared.sampler_data, workspace, block, int64(words.word[y]), n_examples, n_certain
             )
@@ -352,7 +353,7 @@ def _add_centre(plan, block, word, n_centre_examples, n):
     far.
     """
     # If all rows are candidates, the row of a word is the candidate of that number.
-    k = _index_of(word, block.candidates, int64(word) if plan.candidates == ALL else 0, n)
+    k = _index_of(word, block.candidates, int64(word) if plan.selection == ALL else 0, n)
     if k == n:
         block.candidates[k] = word
         n += 1

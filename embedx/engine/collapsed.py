@@ -30,7 +30,7 @@ from embedx.objectives.contract import Objective
 from embedx.runtime.random_streams import TAIL_ROWS
 from embedx.samplers.contract import SAMPLE, Sampler, new_sample_workspace
 from embedx.search.index import build_index
-from embedx.search.query import find_candidates, new_query_workspace
+from embedx.search.query import Searcher, find_candidates, new_query_workspace
 from embedx.search.spec import SearchSpec
 from embedx.text.cooccurrence import Counts
 
@@ -154,7 +154,8 @@ class FoundRows(AllRows):
         rows = np.zeros((len(h), self.max_found), int32)
         n_found = np.zeros(len(h), int64)
         query = new_query_workspace(self.n_outputs, self.search)
-        return rows, n_found, find_rows(self.index, self.search, h, rows, n_found, query)
+        searcher = Searcher(self.index, self.search, query)
+        return rows, n_found, find_rows(searcher, h, rows, n_found)
 
     def draw(self, first: int, n: int) -> ndarray:
         """The rows drawn for n inputs from `first` on, int32 (n, n_draws)."""
@@ -243,13 +244,15 @@ def evaluate(
 
 
 @kernel
-def find_rows(index, search, h, rows, n_found, query):
+def find_rows(searcher, h, rows, n_found):
     """Write the rows found for each h[e] to rows[e], their number to n_found[e]; return the
     multiply-adds.
     """
+    index = searcher.row_index
+    query = searcher.query
     macs = int64(0)
     for e in range(h.shape[0]):
-        n_found[e] = find_candidates(index, search, h, int64(e), rows, e, 0, rows.shape[1], query)
+        n_found[e] = find_candidates(searcher, h, int64(e), rows, e, 0, rows.shape[1])
         for j in range(index.ids.shape[0]):
             n_scored = index.list_sizes.shape[1] + query.offsets[j, query.n_probed[j]]
             macs += n_scored * (index.edges[j + 1] - index.edges[j])

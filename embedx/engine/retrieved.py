@@ -25,20 +25,16 @@ from embedx.engine.shared import encode
 from embedx.engine.weighted import multiply_term, weight_of
 from embedx.kernels import ZERO, bits, by_address, kernel, kernel_part
 from embedx.optimizers.decay import clock_step
-from embedx.search.index import Index
 from embedx.search.message_passing import MessageWorkspace, pass_messages
-from embedx.search.query import QueryWorkspace, find_candidates
-from embedx.search.spec import SearchSpec
+from embedx.search.query import Searcher, find_candidates
 from embedx.search.updater import StaleRows, mark_stale
 
 
 @by_address
 class Retrieval(NamedTuple):
-    """The index, and a worker's buffers for searching it."""
+    """What a worker searches the candidates of its examples with."""
 
-    row_index: Index
-    spec: SearchSpec
-    query: QueryWorkspace
+    searcher: Searcher
     messages: MessageWorkspace
     stale: StaleRows
     n_tail: int  # rows drawn for each example, in addition to those found
@@ -52,7 +48,7 @@ def train_chunk(coefficients, sample, log_expected_count, shared, workspace, ret
     without labels are skipped.
     """
     decay_clock = chunk.decay_clock
-    has_messages = retrieval.spec.message_iterations > 0
+    has_messages = retrieval.searcher.spec.message_iterations > 0
     loss = 0.0
     n_seen = 0
     workspace.seen[:] = -1
@@ -139,7 +135,7 @@ def _add_found(coefficients, shared, workspace, retrieval, p, e, i, n_positives)
     """Add the rows found for example e to the positives of term p; return the number of candidates
     and the loss of message passing.
     """
-    if retrieval.spec.message_iterations > 0:
+    if retrieval.searcher.spec.message_iterations > 0:
         return _pass_messages(coefficients, shared, workspace, retrieval, p, e, i, n_positives)
     return _find(workspace, retrieval, p, e, n_positives), 0.0
 
@@ -152,19 +148,16 @@ def _pass_messages(coefficients, shared, workspace, retrieval, p, e, i, n_positi
     batch = workspace.batch
     n, loss = pass_messages(
         coefficients,
-        retrieval.row_index,
-        retrieval.spec,
-        shared.outputs.rows,
         shared.constants,
+        retrieval.searcher,
+        retrieval.messages,
+        shared.outputs.rows,
         workspace.h,
         e,
         workspace.rows,
-        batch.label,
+        batch,
         p,
         n_positives,
-        batch.z,
-        retrieval.query,
-        retrieval.messages,
     )
     weight = weight_of(shared.examples.weight, i)
     multiply_term(batch.z, p, n, weight)
@@ -178,15 +171,13 @@ def _find(workspace, retrieval, p, e, n_positives):
     """
     batch = workspace.batch
     n = find_candidates(
-        retrieval.row_index,
-        retrieval.spec,
+        retrieval.searcher,
         workspace.h,
         e,
         workspace.rows,
         p,
         n_positives,
         workspace.rows.shape[1] - retrieval.n_tail,
-        retrieval.query,
     )
     for c in range(n_positives, n):
         set_negative(batch, p, c, 1)

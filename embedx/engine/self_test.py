@@ -101,7 +101,7 @@ def _setup() -> tuple[skipgram.SkipGramTables, tuple[Any, ...], Any, Any]:
         block_size=16,
         n_draws=n_draws,
         n_outputs=N_WORDS,
-        candidates=blocks.CANDIDATES[sampler.candidates],
+        selection=blocks.SELECTIONS[sampler.candidates],
         form=blocks.FORM_SUMMED,
         keeps_accidental_hits=objective.traits.keeps_accidental_hits,
         uses_log_expected_count=objective.traits.uses_log_expected_count,

@@ -109,7 +109,7 @@ class SkipGramTables(NamedTuple):
     # A row for each word, then one for each bucket of n-grams; 1 in the column of the biases.
     inputs: Table
     outputs: Table
-    state: ndarray  # float32 (n_words, state_width)
+    objective_state: ndarray  # float32 (n_words, state_width)
     n_updates: ndarray  # int64 (n_words,); (1,) if the objective keeps no state
     parts: Parts = NO_PARTS  # the rows of `inputs` whose mean is a word's vector
 
@@ -208,7 +208,7 @@ def new_workspace(
     n_examples = max_examples(plan)
     n_candidates = max_candidates(plan, longest_path)
     n_pairs = min(max(plan.block_size, 1), 2 * plan.window + 1)
-    n_noise = plan.n_outputs if plan.candidates == ALL else plan.n_draws
+    n_noise = plan.n_outputs if plan.selection == ALL else plan.n_draws
     is_skipgram = plan.encoder == SKIPGRAM
 
     def vector(n: int) -> ndarray:
@@ -295,7 +295,7 @@ def _train_blocks(
             add_candidates(
                 sample, shared, retrieval, workspace, search_workspace, next_block, chunk.noise_key
             )
-        if shared.plan.candidates != ALL:
+        if shared.plan.selection != ALL:
             prefetch_block(shared.tables, next_block)
         if has_candidates(block):
             loss += train_block(

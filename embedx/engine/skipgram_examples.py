@@ -45,7 +45,7 @@ def coefficients_of_block(coefficients, log_expected_count, shared, workspace, b
     """Overwrite the scores of a block by coefficients; return its loss."""
     plan = shared.plan
     n = n_candidates_of(block)
-    if plan.candidates != PATH and plan.uses_log_expected_count:
+    if plan.selection != PATH and plan.uses_log_expected_count:
         log_expected_count(
             shared.sampler_data,
             NO_INPUT,
@@ -55,9 +55,9 @@ def coefficients_of_block(coefficients, log_expected_count, shared, workspace, b
             n,
             workspace.log_expected,
         )
-        if plan.candidates == RETRIEVED:
+        if plan.selection == RETRIEVED:
             workspace.log_expected[: block.sizes[CERTAIN]] = 0
-    if plan.candidates == PATH or plan.form != FORM_PER_PAIR:
+    if plan.selection == PATH or plan.form != FORM_PER_PAIR:
         return _coefficients_by_example(coefficients, shared, workspace, block, lr)
     loss = 0.0
     _fill_shared_noise(plan, workspace, block)
@@ -83,7 +83,7 @@ def _coefficients_by_example(coefficients, shared, workspace, block, lr):
         workspace.batch.score_gain,
     )
     for e in range(n_examples):
-        if plan.candidates == PATH:
+        if plan.selection == PATH:
             for k in range(0, n, SIMD_WIDTH):
                 store(batch.sample_count, e, k, load(block.bit_zero_count, e, k))
         else:
@@ -93,7 +93,9 @@ def _coefficients_by_example(coefficients, shared, workspace, block, lr):
                 batch.score_gain[e, k] = score_gain(workspace, e, k)
         _describe_example(shared, workspace, block, e, batch, e, min(block.pairs_of_example[e], 1))
     state_lr = lr * plan.optimizer.state_rate
-    return coefficients(batch, shared.tables.state, shared.constants, n_examples, n, state_lr)
+    return coefficients(
+        batch, shared.tables.objective_state, shared.constants, n_examples, n, state_lr
+    )
 
 
 @kernel_part
@@ -109,7 +111,7 @@ def _count_samples(plan, workspace, block, e, batch, n):
     if plan.uses_log_expected_count:
         for k in range(n):
             batch.log_expected_count[e, k] = workspace.log_expected[k]
-    if plan.candidates == ALL:
+    if plan.selection == ALL:
         for k in range(n_certain):
             label = block.label[e, k]
             if label > 0:
@@ -125,9 +127,9 @@ def _noise_range(plan, block):
     """(first, number) of the noise candidates of a block: all rows; with a search all candidates;
     else those behind the centres.
     """
-    if plan.candidates == ALL:
+    if plan.selection == ALL:
         return int64(0), int64(plan.n_outputs)
-    if plan.candidates == RETRIEVED:
+    if plan.selection == RETRIEVED:
         return int64(0), n_candidates_of(block)
     return block.sizes[CERTAIN], block.sizes[NOISE]
 
@@ -172,7 +174,9 @@ def _coefficients_by_pair(coefficients, shared, workspace, block, e, lr):
     n_pairs = _fill_pairs(shared, workspace, block, e, first_noise, n_noise)
     n = round_up_to_padding(1 + n_noise)
     state_lr = lr * plan.optimizer.state_rate
-    loss = coefficients(pairs, shared.tables.state, shared.constants, n_pairs, n, state_lr)
+    loss = coefficients(
+        pairs, shared.tables.objective_state, shared.constants, n_pairs, n, state_lr
+    )
     _sum_pairs(workspace, block, e, n_pairs, first_noise, n_noise)
     return loss
 
@@ -248,6 +252,6 @@ def _describe_example(shared, workspace, block, e, batch, p, n_new_updates):
     for d in range(batch.uniforms.shape[1]):
         batch.uniforms[p, d] = open_uniform(workspace.rng_state[0], workspace.rng_state[1])
         workspace.rng_state[1] += uint64(1)
-    if tables.state.shape[1] > 0:
+    if tables.objective_state.shape[1] > 0:
         batch.n_updates[p] = tables.n_updates[state_row]
         tables.n_updates[state_row] += n_new_updates

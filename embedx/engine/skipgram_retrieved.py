@@ -40,8 +40,7 @@ from embedx.kernels import (
     kernel_part,
     prefetch,
 )
-from embedx.search.index import Index
-from embedx.search.query import QueryWorkspace, find_candidates, new_query_workspace
+from embedx.search.query import QueryWorkspace, Searcher, find_candidates, new_query_workspace
 from embedx.search.spec import SearchSpec
 
 # Rows are prefetched this many candidates before they are scored.
@@ -62,10 +61,9 @@ class FoundRows(NamedTuple):
 
 @by_address
 class Retrieval(NamedTuple):
-    """The index, the parameters of the search and the rows found, shared by all threads."""
+    """What a worker searches rows with, and the rows found, which all threads share."""
 
-    row_index: Index
-    search: SearchSpec
+    searcher: Searcher
     found_rows: FoundRows
     refresh: int  # uses of a word as an input after which its rows are searched again
 
@@ -183,15 +181,13 @@ def _find_best(retrieval, search_workspace, outputs, word):
     found_rows = retrieval.found_rows
     candidates = search_workspace.candidates
     n_candidates = find_candidates(
-        retrieval.row_index,
-        retrieval.search,
+        retrieval.searcher,
         search_workspace.vector,
         int64(0),
         candidates,
         0,
         0,
         candidates.shape[1],
-        search_workspace.query,
     )
     n = 0
     for k in range(n_candidates):

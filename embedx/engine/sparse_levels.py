@@ -61,6 +61,22 @@ class TileWeights(NamedTuple):
     weight: ndarray  # float32 (n_weights,)
 
 
+class _Features(NamedTuple):
+    """Features in compressed sparse rows: example i has [offsets[i]:offsets[i + 1]]."""
+
+    offsets: ndarray  # int64 (n + 1,)
+    columns: ndarray  # int32
+    values: ndarray  # float32
+
+
+class _Visits(NamedTuple):
+    """The groups that examples visit, sorted by group."""
+
+    example: ndarray  # int32 (n_visits,)
+    group: ndarray  # int32 (n_visits,)
+    slot: ndarray  # int64 (n_visits,): the row of the scores that the visit writes
+
+
 class _Part(NamedTuple):
     """The rows of a level in a range; see `_write_part`."""
 
@@ -163,14 +179,19 @@ def _weights_between(
 
 
 @kernel
-def score_visits(offsets, columns, values, level, example, group, slot, begin, end, row_of, out):
-    """Write to out[slot[v]] the scores of the nodes of group[v] for example[v], for the visits v in
-    begin:end, sorted by group.
+def score_visits(features, level, visits, begin, end, row_of, out):
+    """Write to out[slot] the scores of the nodes that the visits begin:end are to.
 
-    offsets, columns, values   features, a row for each example
-    row_of                     int64 (n_features,), the lookup table: -1 before and after
-    out                        float32 (slots, widest group); LOWEST beyond the group's nodes
+    features  `_Features`
+    visits    `_Visits`, sorted by group
+    row_of    int64 (n_features,), the lookup table: -1 before and after
+    out       float32 (slots, widest group); LOWEST beyond the group's nodes
     """
+    offsets = features.offsets
+    columns = features.columns
+    values = features.values
+    example = visits.example
+    group = visits.group
     first_visit = begin
     while first_visit < end:
         c = int64(group[first_visit])
@@ -189,7 +210,7 @@ def score_visits(offsets, columns, values, level, example, group, slot, begin, e
             for row in range(first_row, end_row):
                 row_of[level.features[row]] = row
         for v in range(first_visit, end_visit):
-            s = int64(slot[v])
+            s = int64(visits.slot[v])
             _write_biases(level, c, out, s)
             i = int64(example[v])
             for f in range(offsets[i], offsets[i + 1]):
@@ -237,14 +258,6 @@ class BestNodes(NamedTuple):
     log_p: ndarray  # float32 (n, width)
 
 
-class _Visits(NamedTuple):
-    """The groups that examples visit, sorted by group."""
-
-    example: ndarray  # int32 (n_visits,)
-    group: ndarray  # int32 (n_visits,)
-    slot: ndarray  # int64 (n_visits,): the row of the scores that the visit writes
-
-
 def _visits_to(above: BestNodes) -> _Visits:
     """A visit for each used place of `above`, to the children of its node; places are slots."""
     slot = np.flatnonzero(np.isfinite(above.log_p))
@@ -259,13 +272,11 @@ def _write_scores(
     features: Any, level: Level, visits: _Visits, scores: ndarray, threads: int
 ) -> None:
     """`score_visits` of all visits, which have slots of their own in `scores`."""
-    offsets = features.indptr.astype(int64)
+    rows = _Features(features.indptr.astype(int64), features.indices, features.data)
 
     def score(begin: int, end: int) -> None:
         row_of = np.full(features.shape[1], -1, int64)
-        score_visits(
-            offsets, features.indices, features.data, level, *visits, begin, end, row_of, scores
-        )
+        score_visits(rows, level, visits, begin, end, row_of, scores)
 
     in_parts(score, len(visits.slot), threads, PARTS_PER_THREAD)
 

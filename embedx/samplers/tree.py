@@ -83,6 +83,27 @@ class _Labels(NamedTuple):
     side: ndarray  # int8 (n_labels,): 1 right, 0 left
 
 
+class _Fit(NamedTuple):
+    """A tree while it is fitted: its data, its labels, and the nodes that are written."""
+
+    features: ndarray  # float32 (n, stride)
+    pairs: Pairs
+    l2: float
+    max_rounds: int
+    labels: _Labels
+    weights: ndarray  # as of `Tree`
+    biases: ndarray
+
+
+class _Node(NamedTuple):
+    """A node: its labels are order[low:high], those of its left child order[low:middle]."""
+
+    low: int
+    middle: int
+    high: int
+    n_pairs: int  # of its labels
+
+
 class _Workspace(NamedTuple):
     """A worker's buffers, float64."""
 
@@ -111,8 +132,15 @@ def fit_tree(
         side=np.zeros(n_labels, int8),
     )
     _sum_features(features, pairs, labels.sums)
-    weights = aligned_zeros(n_leaves - 1, n_features)
-    biases = np.zeros(n_leaves - 1, float32)
+    fit = _Fit(
+        features=features,
+        pairs=pairs,
+        l2=float(l2),
+        max_rounds=MAX_ROUNDS,
+        labels=labels,
+        weights=aligned_zeros(n_leaves - 1, n_features),
+        biases=np.zeros(n_leaves - 1, float32),
+    )
     # Node v of a level has the labels order[bounds[v]:bounds[v + 1]].
     bounds = np.array([0, n_labels], int64)
     with ThreadPoolExecutor(threads) as pool:
@@ -120,19 +148,7 @@ def fit_tree(
 
             def fit_nodes(first: int64, last: int64, bounds: ndarray = bounds) -> None:
                 workspace = _Workspace(*(np.zeros((width,) * n) for n in (1, 1, 1, 1, 1, 2)))
-                _fit_nodes(
-                    features,
-                    pairs,
-                    labels,
-                    bounds,
-                    first,
-                    last,
-                    float(l2),
-                    MAX_ROUNDS,
-                    weights,
-                    biases,
-                    workspace,
-                )
+                _fit_nodes(fit, bounds, first, last, workspace)
 
             edges = _edges_of_chunks(len(bounds) - 1, threads * CHUNKS)
             list(pool.map(fit_nodes, edges[:-1], edges[1:]))
@@ -144,7 +160,7 @@ def fit_tree(
     leaves = np.flatnonzero(np.diff(bounds))
     label_of_leaf[leaves] = labels.order
     leaf_of_label[labels.order] = leaves
-    return Tree(weights, biases, label_of_leaf, leaf_of_label)
+    return Tree(fit.weights, fit.biases, label_of_leaf, leaf_of_label)
 
 
 def _edges_of_chunks(n: int, max_chunks: int) -> ndarray:
@@ -165,56 +181,47 @@ def _sum_features(features, pairs, sums):
 
 
 @kernel
-def _fit_nodes(
-    features, pairs, labels, bounds, first, last, l2, rounds, weights, biases, workspace
-):
+def _fit_nodes(fit, bounds, first, last, workspace):
     """Fit nodes first:last of a level; node j has the labels order[bounds[j]:bounds[j + 1]].
 
     Reorders the labels of each node: those of its left child come first.
     """
     k = workspace.theta.size - 1
     n_above = bounds.size - 2  # nodes of the levels before
+    pairs = fit.pairs
+    labels = fit.labels
     theta = workspace.theta
     for j in range(first, last):
         low, high = bounds[j], bounds[j + 1]
-        node = n_above + j
+        number = n_above + j
         if high - low < 2:
-            biases[node] = CERTAIN
+            fit.biases[number] = CERTAIN
             continue
-        middle = low + (high - low) // 2
-        _dominant_eigenvector(labels, low, high, workspace)
-        _split(labels, low, middle, high, workspace)
-        theta[:] = 0
         n_pairs = 0
         for at in range(low, high):
             n_pairs += pairs.offsets[labels.order[at] + 1] - pairs.offsets[labels.order[at]]
+        node = _Node(low, low + (high - low) // 2, high, n_pairs)
+        _dominant_eigenvector(labels, node, workspace)
+        _split(labels, node, workspace)
+        theta[:] = 0
         if high - low > 2:  # two labels have one split and its mirror image
-            for _ in range(rounds):
-                _ascend(
-                    features,
-                    pairs,
-                    labels.order,
-                    low,
-                    middle,
-                    high,
-                    n_pairs,
-                    l2,
-                    TOLERANCE_BETWEEN_SPLITS,
-                    workspace,
-                )
-                if _split(labels, low, middle, high, workspace) == 0:
+            for _ in range(fit.max_rounds):
+                _ascend(fit, node, TOLERANCE_BETWEEN_SPLITS, workspace)
+                if _split(labels, node, workspace) == 0:
                     break
-        _ascend(features, pairs, labels.order, low, middle, high, n_pairs, l2, TOLERANCE, workspace)
+        _ascend(fit, node, TOLERANCE, workspace)
         for a in range(k):
-            weights[node, a] = theta[a]
-        biases[node] = theta[k]
+            fit.weights[number, a] = theta[a]
+        fit.biases[number] = theta[k]
 
 
 @kernel_part
-def _dominant_eigenvector(labels, low, high, workspace):
+def _dominant_eigenvector(labels, node, workspace):
     """Write to theta the dominant eigenvector of the covariance of the sums of a node's labels, by
     the power method, and b = 0.
     """
+    low = node.low
+    high = node.high
     mean = workspace.before
     theta = workspace.theta
     product = workspace.step
@@ -259,17 +266,18 @@ def _inner(x, y):
 
 
 @kernel_part
-def _split(labels, low, middle, high, workspace):
-    """Move the labels with the largest Δ, at the current (w, b), to `middle` and after it; return
-    the number of labels that changed sides.
+def _split(labels, node, workspace):
+    """Move the labels with the largest Δ, at the current (w, b), to the right child; return the
+    number of labels that changed sides.
     """
-    for at in range(low, high):
+    for at in range(node.low, node.high):
         y = labels.order[at]
         labels.gain[y] = _inner(labels.sums[y], workspace.theta)
-    select(labels.order, labels.gain, low, middle, high)
+    select(labels.order, labels.gain, node.low, node.middle, node.high)
     n_changed = 0
-    for at in range(low, high):
-        y, side = labels.order[at], int8(at >= middle)
+    for at in range(node.low, node.high):
+        y = labels.order[at]
+        side = int8(at >= node.middle)
         n_changed += labels.side[y] != side
         labels.side[y] = side
     return n_changed
@@ -279,17 +287,16 @@ def _split(labels, low, middle, high, workspace):
 
 
 @kernel_part
-def _ascend(features, pairs, order, low, middle, high, n_pairs, l2, tolerance, workspace):
-    """Move theta to the maximum of eq. 8, with labels order[low:middle] left and
-    order[middle:high] right, by Newton's method.
+def _ascend(fit, node, tolerance, workspace):
+    """Move theta to the maximum of eq. 8 for the current split of the node, by Newton's method.
 
     A step that lowers the objective is halved up to MAX_HALVINGS times, then undone. The objective
     is strictly concave, so it has one maximum.
     """
-    theta, before, step = workspace.theta, workspace.before, workspace.step
-    value, total = _gradient_and_hessian(
-        features, pairs, order, low, middle, high, n_pairs, l2, workspace
-    )
+    theta = workspace.theta
+    before = workspace.before
+    step = workspace.step
+    value, total = _gradient_and_hessian(fit, node, workspace)
     for _ in range(MAX_NEWTON_STEPS):
         expected_gain = _newton_step(workspace)
         if expected_gain < tolerance * total + 1e-9:
@@ -298,9 +305,7 @@ def _ascend(features, pairs, order, low, middle, high, n_pairs, l2, tolerance, w
             before[a] = theta[a]
             theta[a] += step[a]
         for _ in range(MAX_HALVINGS):
-            new_value, total = _gradient_and_hessian(
-                features, pairs, order, low, middle, high, n_pairs, l2, workspace
-            )
+            new_value, total = _gradient_and_hessian(fit, node, workspace)
             if new_value >= value - 1e-6 * abs(value):
                 break
             for a in range(theta.size):
@@ -313,12 +318,15 @@ def _ascend(features, pairs, order, low, middle, high, n_pairs, l2, tolerance, w
 
 
 @kernel_part
-def _gradient_and_hessian(features, pairs, order, low, middle, high, n_pairs, l2, workspace):
+def _gradient_and_hessian(fit, node, workspace):
     """(value of eq. 8 at theta, sum of weights); writes the gradient, and the negative of the lower
     half of the Hessian.
 
     Of more than MAX_PAIRS pairs, only one in n is used, with weight n.
     """
+    features = fit.features
+    pairs = fit.pairs
+    l2 = fit.l2
     x = workspace.x
     theta = workspace.theta
     gradient = workspace.gradient
@@ -327,12 +335,12 @@ def _gradient_and_hessian(features, pairs, order, low, middle, high, n_pairs, l2
     gradient[:] = 0
     hessian[:] = 0
     value = total = 0.0
-    stride = (n_pairs + MAX_PAIRS - 1) // MAX_PAIRS
+    stride = (node.n_pairs + MAX_PAIRS - 1) // MAX_PAIRS
     n_skipped = 0
     x[k] = 1
-    for at in range(low, high):
-        y = order[at]
-        sign = 1.0 if at >= middle else -1.0
+    for at in range(node.low, node.high):
+        y = fit.labels.order[at]
+        sign = 1.0 if at >= node.middle else -1.0
         for p in range(pairs.offsets[y], pairs.offsets[y + 1]):
             n_skipped += 1
             if n_skipped < stride:
@@ -362,7 +370,9 @@ def _newton_step(workspace):
     """Write the step hessian⁻¹ gradient, by Cholesky's decomposition of the lower half; return its
     expected gain.
     """
-    h, step, gradient = workspace.hessian, workspace.step, workspace.gradient
+    h = workspace.hessian
+    step = workspace.step
+    gradient = workspace.gradient
     n = step.size
     expected_gain = 0.0
     for a in range(n):

@@ -56,28 +56,6 @@ def add_to_sums(statistics, j, c, panels, slot, sign):
 
 
 @kernel_part
-def replace_vector(statistics, j, c, panels, slot, table, row, begin, end, max_change):
-    """Overwrite vector `slot` of block j's panels by table[row, begin:end], and update the sums of
-    its cluster c.
-
-    Returns whether the vector changed by more than `max_change` times its old norm.
-    """
-    sums = statistics.sums[j, c // SIMD_WIDTH]
-    vectors = panels[slot // SIMD_WIDTH]
-    before = after = change = ZERO  # squared norms of the vectors and of their difference
-    for k in range(end - begin):
-        old = vectors[k, slot % SIMD_WIDTH]
-        new = table[row, begin + k]
-        vectors[k, slot % SIMD_WIDTH] = new
-        sums[k, c % SIMD_WIDTH] += new - old
-        before += old * old
-        after += new * new
-        change += (new - old) * (new - old)
-    statistics.square_sums[j, c] += after - before
-    return change > max_change * max_change * before
-
-
-@kernel_part
 def update_moments(statistics, list_sizes, j, n_columns):
     """Recompute inverse_size and std of block j from the sums; list_sizes int64 (B, C): the number
     of rows of each cluster.
@@ -99,9 +77,7 @@ def score_clusters(statistics, edges, clusters, j, h, e, out):
     """Overwrite out[0, :clusters] by the estimated scores of block j's clusters for h[e], and the
     padding by MASKED_SCORE.
     """
-    score_panels(
-        statistics.sums[j], 0, statistics.sums.shape[1], h, e, edges[j], edges[j + 1], out, 0, 0
-    )
+    score_panels(statistics.sums[j], h, e, edges[j], edges[j + 1], out, 0, 0)
     norm = np.sqrt(squared_norm(h, e, edges[j], edges[j + 1]))
     for c in range(clusters):
         score = out[0, c] * statistics.inverse_size[j, c] + norm * statistics.std[j, c]

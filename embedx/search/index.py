@@ -20,13 +20,12 @@ from numpy import float32, int32, int64, ndarray
 
 from embedx.kernels.by_address import by_address
 from embedx.kernels.compiled import kernel, kernel_part
-from embedx.kernels.simd import ONE, SIMD_WIDTH, aligned_zeros
+from embedx.kernels.simd import ONE, SIMD_WIDTH, ZERO, aligned_zeros
 from embedx.kernels.threads import in_parts, in_threads
 from embedx.search.cluster_scores import (
     ClusterStatistics,
     add_to_sums,
     new_statistics,
-    replace_vector,
     update_moments,
 )
 from embedx.search.kmeans import (
@@ -157,28 +156,45 @@ def update_rows(index, table, rows, j, scores):
     overwritten.
     """
     n_reassigned = 0
-    begin = index.edges[j]
-    end = index.edges[j + 1]
     for i in range(rows.size):
         row = int64(rows[i])
         index.update_count[j, row] = (index.update_count[j, row] + 1) % REASSIGN_EVERY
-        slot = int64(index.slot[j, row])
-        c = int64(index.cluster[j, row])
-        changed_much = replace_vector(
-            index.statistics, j, c, index.panels[j], slot, table, row, begin, end, REASSIGN_CHANGE
-        )
-        if changed_much or index.update_count[j, row] == 0:
+        if _replace_vector(index, j, row, table) or index.update_count[j, row] == 0:
             nearest = nearest_centroid(
                 index.centroids, index.list_sizes.shape[1], j, table, row, scores
             )
-            n_reassigned += nearest != c
+            n_reassigned += nearest != index.cluster[j, row]
             if (
                 index.list_offsets[j, nearest] + index.list_sizes[j, nearest]
                 < index.list_offsets[j, nearest + 1]
             ):
                 _move(index, j, row, nearest, table)
-    update_moments(index.statistics, index.list_sizes, j, end - begin)
+    update_moments(index.statistics, index.list_sizes, j, index.edges[j + 1] - index.edges[j])
     return n_reassigned
+
+
+@kernel_part
+def _replace_vector(index, j, row, table):
+    """Overwrite the copy of a row in block j by table[row], and update the sums of its cluster.
+
+    Returns whether the row changed by more than REASSIGN_CHANGE times its old norm in the block.
+    """
+    slot = int64(index.slot[j, row])
+    c = int64(index.cluster[j, row])
+    begin = index.edges[j]
+    sums = index.statistics.sums[j, c // SIMD_WIDTH]
+    vectors = index.panels[j, slot // SIMD_WIDTH]
+    before = after = change = ZERO  # squared norms of the vectors and of their difference
+    for k in range(index.edges[j + 1] - begin):
+        old = vectors[k, slot % SIMD_WIDTH]
+        new = table[row, begin + k]
+        vectors[k, slot % SIMD_WIDTH] = new
+        sums[k, c % SIMD_WIDTH] += new - old
+        before += old * old
+        after += new * new
+        change += (new - old) * (new - old)
+    index.statistics.square_sums[j, c] += after - before
+    return change > REASSIGN_CHANGE * REASSIGN_CHANGE * before
 
 
 @kernel_part

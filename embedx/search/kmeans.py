@@ -76,9 +76,7 @@ def nearest_centroid(centroids, clusters, j, table, row, scores):
     """
     begin = centroids.edges[j]
     end = centroids.edges[j + 1]
-    score_panels(
-        centroids.vectors[j], 0, centroids.vectors.shape[1], table, row, begin, end, scores, 0, 0
-    )
+    score_panels(centroids.vectors[j], table, row, begin, end, scores, 0, 0)
     square = squared_norm(table, row, begin, end)
     augmented = np.sqrt(
         max(centroids.augmented_norm[j] * centroids.augmented_norm[j] - square, ZERO)

@@ -74,29 +74,28 @@ def new_message_workspace(n_rows: int, search: SearchSpec, width: int) -> Messag
 @kernel_part
 def pass_messages(
     coefficients,
-    index,
-    search,
-    table,
     constants,
+    searcher,
+    messages,
+    table,
     h,
     e,
     rows,
-    label,
+    batch,
     r,
     n_positives,
-    z,
-    query,
-    messages,
 ):
-    """Algorithm 2 for h[e], whose positives are rows[r, :n_positives] with weights label[r,
-    :n_positives].
+    """Algorithm 2 for h[e], which is example r of a batch: its positives are rows[r, :n_positives]
+    with weights batch.label[r, :n_positives].
 
-    Appends the other rows with a gradient to rows[r] and writes the gradient to z[r]; returns the
-    number of rows and the loss G.
+    Appends the other rows with a gradient to rows[r] and writes the gradient to batch.z[r]; returns
+    the number of rows and the loss G.
     """
+    index = searcher.row_index
+    spec = searcher.spec
+    label = batch.label
     blocks = index.ids.shape[0]
-    max_rows = z.shape[1]
-    search_all_blocks(index, search, h, e, rows, r, n_positives, query)
+    search_all_blocks(searcher, h, e, rows, r, n_positives)
     for c in range(n_positives):
         messages.column[rows[r, c]] = c
         for j in range(blocks):
@@ -105,19 +104,12 @@ def pass_messages(
             )
             messages.message[j, c] = 0
     n = n_positives
-    for t in range(1, search.message_iterations + 1):
-        _block_gradients(
-            coefficients, index, search, constants, label, r, n_positives, n, query, messages
-        )
-        n = _update_active_set(index, search, n_positives, n, max_rows, rows, r, query, messages)
+    for t in range(1, spec.message_iterations + 1):
+        _block_gradients(coefficients, constants, searcher, messages, label, r, n_positives, n)
+        n = _update_active_set(searcher, messages, rows, r, n_positives, n, batch.z.shape[1])
         _update_messages(n, float32(2) / float32(t + 2), messages)
-    loss = (
-        _block_gradients(
-            coefficients, index, search, constants, label, r, n_positives, n, query, messages
-        )
-        / blocks
-    )
-    return _mean_gradient(index, n, max_rows, rows, r, z, query, messages), loss
+    loss = _block_gradients(coefficients, constants, searcher, messages, label, r, n_positives, n)
+    return _mean_gradient(searcher, messages, rows, batch.z, r, n), loss / blocks
 
 
 @kernel_part
@@ -130,13 +122,13 @@ def _compute_block_score(index, table, row, h, e, j):
 
 
 @kernel_part
-def _block_gradients(
-    coefficients, index, search, constants, label, r, n_positives, n, query, messages
-):
+def _block_gradients(coefficients, constants, searcher, messages, label, r, n_positives, n):
     """Overwrite messages.batch.z by the gradient in each block, for the n selected rows and then
     for the others that the block found; return the summed loss.
     """
-    blocks = index.ids.shape[0]
+    spec = searcher.spec
+    query = searcher.query
+    blocks = searcher.row_index.ids.shape[0]
     scale = float32(blocks)
     batch = messages.batch
     widest = 0
@@ -147,7 +139,7 @@ def _block_gradients(
             batch.label[j, c] = label[r, c] if c < n_positives else ZERO
             batch.sample_count[j, c] = ZERO if c < n_positives else ONE
             best = max(best, batch.z[j, c]) if c >= n_positives else best
-        cutoff = score_cutoff(search, query, j, scale, best) / scale
+        cutoff = score_cutoff(spec, query, j, scale, best) / scale
         columns = n
         for k in range(query.offsets[j, query.n_probed[j]]):
             if (
@@ -179,20 +171,23 @@ def _row_at(index, query, j, k):
 
 
 @kernel_part
-def _update_active_set(index, search, n_positives, n, max_rows, rows, r, query, messages):
+def _update_active_set(searcher, messages, rows, r, n_positives, n, max_rows):
     """Update `is_active` of the n selected rows, and select other active rows; return the new n."""
+    index = searcher.row_index
+    query = searcher.query
+    min_coefficient = searcher.spec.min_coefficient
     blocks = index.ids.shape[0]
     z = messages.batch.z
     for c in range(n):
         messages.is_active[c] = c < n_positives
         for j in range(blocks):
-            messages.is_active[c] = messages.is_active[c] or abs(z[j, c]) > search.min_coefficient
+            messages.is_active[c] = messages.is_active[c] or abs(z[j, c]) > min_coefficient
     n_before = n
     for j in range(blocks):
         for c in range(n_before, messages.n_columns[j]):
             position = messages.position[j, c]
             if (
-                abs(z[j, c]) > search.min_coefficient
+                abs(z[j, c]) > min_coefficient
                 and query.scores[j, position] > MASKED_SCORE
                 and n < max_rows
             ):
@@ -229,11 +224,13 @@ def _update_messages(n, step, messages):
 
 
 @kernel_part
-def _mean_gradient(index, n, max_rows, rows, r, z, query, messages):
+def _mean_gradient(searcher, messages, rows, z, r, n):
     """Write the mean of the blocks' gradients to z[r], and append rows that are not selected to
     rows[r]; return the number of rows.
     """
+    query = searcher.query
     blocks = messages.block_score.shape[0]
+    max_rows = z.shape[1]
     now = int32(query.query_number[0])
     weight = ONE / float32(blocks)
     for c in range(n):
@@ -244,7 +241,7 @@ def _mean_gradient(index, n, max_rows, rows, r, z, query, messages):
     for j in range(blocks):
         for c in range(n_selected, messages.n_columns[j]):
             if messages.batch.z[j, c] != 0:
-                row = _row_at(index, query, j, messages.position[j, c])
+                row = _row_at(searcher.row_index, query, j, messages.position[j, c])
                 if query.last_query[row] != now and n < max_rows:
                     query.last_query[row] = now
                     messages.column[row] = n

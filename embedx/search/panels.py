@@ -34,19 +34,20 @@ def new_panels(edges: np.ndarray, slots: int) -> np.ndarray:
 
 
 @kernel_part
-def score_panels(panels, first, n_panels, h, e, begin, end, out, r, offset):
+def score_panels(panels, h, e, begin, end, out, r, offset):
     """Overwrite out[r, offset:offset + 16 · n_panels] by the inner products of h[e, begin:end] with
-    the vectors of panels[first:first + n_panels].
+    the vectors of n_panels panels.
 
     Four panels at a time, for independent sums: each multiply-add waits for the previous one of its
     sum.
     """
+    n_panels = panels.shape[0]
     p = 0
     while p + 4 <= n_panels:
-        panel_a = panels[first + p]
-        panel_b = panels[first + p + 1]
-        panel_c = panels[first + p + 2]
-        panel_d = panels[first + p + 3]
+        panel_a = panels[p]
+        panel_b = panels[p + 1]
+        panel_c = panels[p + 2]
+        panel_d = panels[p + 3]
         a, b, c, d = zeros(), zeros(), zeros(), zeros()
         for k in range(end - begin):
             x = splat(h[e, begin + k])
@@ -60,7 +61,7 @@ def score_panels(panels, first, n_panels, h, e, begin, end, out, r, offset):
         store(out, r, offset + (p + 3) * SIMD_WIDTH, d)
         p += 4
     while p < n_panels:
-        panel = panels[first + p]
+        panel = panels[p]
         a = zeros()
         for k in range(end - begin):
             a = multiply_add(splat(h[e, begin + k]), load(panel, k, 0), a)

@@ -35,6 +35,7 @@ from embedx.kernels.simd import (
     splat,
 )
 from embedx.search.cluster_scores import score_clusters
+from embedx.search.index import Index
 from embedx.search.kmeans import MASKED_SCORE
 from embedx.search.panels import score_panels
 from embedx.search.spec import SearchSpec
@@ -62,6 +63,15 @@ class QueryWorkspace(NamedTuple):
     query_number: ndarray  # int64 (1,): number of the current query
 
 
+@by_address
+class Searcher(NamedTuple):
+    """What a worker searches with: the current index, how it is searched, and buffers."""
+
+    row_index: Index
+    spec: SearchSpec
+    query: QueryWorkspace
+
+
 def new_query_workspace(n_rows: int, search: SearchSpec) -> QueryWorkspace:
     """Buffers for a worker that queries indexes of n_rows rows."""
     blocks = search.blocks
@@ -81,7 +91,7 @@ def new_query_workspace(n_rows: int, search: SearchSpec) -> QueryWorkspace:
 
 
 @kernel_part
-def search_block(index, search, h, e, j, query):
+def search_block(searcher, h, e, j):
     """Score the rows of block j in the lists with the highest estimated scores for h[e], until
     enough rows are scored.
 
@@ -90,6 +100,9 @@ def search_block(index, search, h, e, j, query):
     `min_coefficient`: the sum so far is a lower bound of the whole sum, and later lists are
     estimated to have lower scores.
     """
+    index = searcher.row_index
+    spec = searcher.spec
+    query = searcher.query
     scale = float32(index.ids.shape[0])
     clusters = index.list_sizes.shape[1]
     capacity = query.scores.shape[1]
@@ -100,7 +113,7 @@ def search_block(index, search, h, e, j, query):
     n_probed = 0
     n_scored = 0
     end = 0
-    while n_scored < search.n_scored and n_probed < clusters and end < capacity:
+    while n_scored < spec.n_scored and n_probed < clusters and end < capacity:
         c = _next_cluster(query)
         begin = end
         n = min(index.list_sizes[j, c], capacity - begin)
@@ -110,14 +123,14 @@ def search_block(index, search, h, e, j, query):
         n_probed += 1
         query.probe_rank[j, c] = n_probed
         n_scored += n
-        if search.from_logsumexp:
+        if spec.from_logsumexp:
             highest = _max_score(query.scores, j, begin, end) * scale
             if highest > best:
                 total *= exp(best - highest)
                 best = highest
             for k in range(begin, end):
                 total += exp(scale * query.scores[j, k] - best)
-            if n > 0 and highest < best + np.log(total) - float32(search.max_gap):
+            if n > 0 and highest < best + np.log(total) - float32(spec.max_gap):
                 break
     query.n_probed[j] = n_probed
     query.offsets[j, n_probed] = end
@@ -139,18 +152,9 @@ def _score_list(index, h, e, j, c, n, query, begin):
     panels; return their end.
     """
     n_panels = (n + SIMD_WIDTH - 1) // SIMD_WIDTH
-    score_panels(
-        index.panels[j],
-        index.list_offsets[j, c] // SIMD_WIDTH,
-        n_panels,
-        h,
-        e,
-        index.edges[j],
-        index.edges[j + 1],
-        query.scores,
-        j,
-        begin,
-    )
+    first = index.list_offsets[j, c] // SIMD_WIDTH
+    panels = index.panels[j, first : first + n_panels]
+    score_panels(panels, h, e, index.edges[j], index.edges[j + 1], query.scores, j, begin)
     end = begin + n_panels * SIMD_WIDTH
     for k in range(begin + n, end):
         query.scores[j, k] = MASKED_SCORE
@@ -195,26 +199,26 @@ def score_position(index, query, j, row):
 
 
 @kernel_part
-def score_cutoff(search, query, j, scale, best):
+def score_cutoff(spec, query, j, scale, best):
     """The cutoff of block j: `scale` times the score that a candidate has to exceed.
 
     best  `scale` times the score of another row, such as a positive
     """
     end = query.offsets[j, query.n_probed[j]]
     best = max(best, scale * _max_score(query.scores, j, 0, end))
-    if search.from_logsumexp:
+    if spec.from_logsumexp:
         total = ZERO
         for k in range(end):
             total += exp(scale * query.scores[j, k] - best)
         best += np.log(max(total, ONE))
-    return best - float32(search.max_gap)
+    return best - float32(spec.max_gap)
 
 
 @kernel_part
-def limit_candidates(search, query, j, cutoff):
+def limit_candidates(spec, query, j, cutoff):
     """The cutoff of block j, raised by bisection if more than `max_candidates` scores exceed it."""
     end = query.offsets[j, query.n_probed[j]]
-    if _count_above(query, j, end, cutoff) <= search.max_candidates:
+    if _count_above(query, j, end, cutoff) <= spec.max_candidates:
         return cutoff
     # Too many scores exceed `low`, few enough exceed `high`.
     low = cutoff
@@ -222,11 +226,11 @@ def limit_candidates(search, query, j, cutoff):
     middle = float32(0.5) * (low + high)
     while low < middle < high:
         n = _count_above(query, j, end, middle)
-        if n > search.max_candidates:
+        if n > spec.max_candidates:
             low = middle
         else:
             high = middle
-            if n == search.max_candidates:
+            if n == spec.max_candidates:
                 break
         middle = float32(0.5) * (low + high)
     return high
@@ -263,20 +267,20 @@ def add_candidates(index, query, j, cutoff, rows, r, n, max_rows):
 
 
 @kernel_part
-def search_all_blocks(index, search, h, e, rows, r, n_positives, query):
+def search_all_blocks(searcher, h, e, rows, r, n_positives):
     """Begin a new query: search all blocks for h[e], and mask the scores of the positives, rows[r,
     :n_positives].
     """
+    index = searcher.row_index
+    query = searcher.query
+    threshold = searcher.spec.threshold
     query.query_number[0] = (query.query_number[0] + 1) % (2**31 - 1)
     for j in range(index.ids.shape[0]):
-        search_block(index, search, h, e, j, query)
-        if search.threshold > 0:
+        search_block(searcher, h, e, j)
+        if threshold > 0:
             for k in range(query.offsets[j, query.n_probed[j]]):
-                query.scores[j, k] = (
-                    query.scores[j, k]
-                    if abs(query.scores[j, k]) > search.threshold
-                    else MASKED_SCORE
-                )
+                if not abs(query.scores[j, k]) > threshold:  # or NaN
+                    query.scores[j, k] = MASKED_SCORE
     for c in range(n_positives):
         row = int64(rows[r, c])
         query.last_query[row] = int32(query.query_number[0])
@@ -287,17 +291,19 @@ def search_all_blocks(index, search, h, e, rows, r, n_positives, query):
 
 
 @kernel_part
-def find_candidates(index, search, h, e, rows, r, n_positives, max_rows, query):
+def find_candidates(searcher, h, e, rows, r, n_positives, max_rows):
     """Append the candidates for h[e] to its positives rows[r, :n_positives], up to `max_rows` rows;
     return the number of rows.
     """
-    search_all_blocks(index, search, h, e, rows, r, n_positives, query)
+    search_all_blocks(searcher, h, e, rows, r, n_positives)
+    index = searcher.row_index
+    spec = searcher.spec
+    query = searcher.query
     blocks = index.ids.shape[0]
     scale = float32(blocks)
     n = n_positives
     for j in range(blocks):
-        cutoff = limit_candidates(
-            search, query, j, score_cutoff(search, query, j, scale, MASKED_SCORE) / scale
-        )
+        cutoff = score_cutoff(spec, query, j, scale, MASKED_SCORE) / scale
+        cutoff = limit_candidates(spec, query, j, cutoff)
         n = add_candidates(index, query, j, cutoff, rows, r, n, max_rows)
     return n

@@ -12,7 +12,7 @@ from embedx.kernels.simd import ZERO
 from embedx.kernels.threads import in_parts
 from embedx.search.index import Index
 from embedx.search.kmeans import MASKED_SCORE
-from embedx.search.query import new_query_workspace, search_block
+from embedx.search.query import Searcher, new_query_workspace, search_block
 from embedx.search.spec import SearchSpec
 
 
@@ -49,18 +49,20 @@ def search_top_k(
     log_sum = np.zeros(n, float32)
 
     def answer(begin: int, end: int) -> None:
-        query = new_query_workspace(index.slot.shape[1], search)
-        write_top_k(index, search, h, begin, end, ids, scores, log_sum, query)
+        searcher = Searcher(index, search, new_query_workspace(index.slot.shape[1], search))
+        write_top_k(searcher, h, begin, end, ids, scores, log_sum)
 
     in_parts(answer, n, threads)
     return ids, scores, log_sum
 
 
 @kernel
-def write_top_k(index, search, h, begin, end, ids, scores, log_sum, query):
+def write_top_k(searcher, h, begin, end, ids, scores, log_sum):
     """Write the results for h[begin:end]; see `search_top_k`."""
+    index = searcher.row_index
+    query = searcher.query
     for e in range(begin, end):
-        search_block(index, search, h, e, 0, query)
+        search_block(searcher, h, e, 0)
         n = 0
         for p in range(query.n_probed[0]):
             slot = index.list_offsets[0, query.probed[0, p]] - query.offsets[0, p]

@@ -133,9 +133,9 @@ class CollapsedRun(WordVectorsRun):
 def _warm_start(run: WordVectorsRun, objective: str) -> Outcome:
     """Give the run the tables after one epoch of streaming with an objective; its outcome.
 
-    That objective's scores mean what its `log_probability` says; what it gives to scores of zero is
-    added to the biases. (For negative sampling the log of the noise: 10 MB of Wikipedia then start
-    at 8.15 nats a pair instead of 8.73.)
+    The steps after it take scores as log-probabilities. Therefore what the objective's
+    `log_probability` gives to scores of zero is added to the biases: for negative sampling the log
+    of the noise. (10 MB of Wikipedia then start at 8.15 nats a pair instead of 8.73.)
     """
     shared = {name: getattr(run.config.settings, name) for name in SHARED}
     config = configure(objective, {**shared, "epochs": 1})

@@ -50,8 +50,10 @@ class CountedText(NamedTuple):
 
 
 class Resolved(NamedTuple):
-    """The resolved settings, and the reasons of those that were chosen, by name, before the text
-    was read or for it.
+    """The resolved settings.
+
+    origins  reasons of settings that were chosen, by name; also of those chosen before the text was
+             read
     """
 
     settings: SkipGramSettings

@@ -249,7 +249,7 @@ class WordVectorsRun:
         trained_arrays = {
             "vectors": (tables.inputs.rows, tables.outputs.rows),
             "optimizer": (tables.inputs[1:], tables.outputs[1:]),
-            "objective": (tables.state, tables.n_updates),
+            "objective": (tables.objective_state, tables.n_updates),
         }
         others: dict[str, Any] = {"subwords": (tables.parts, self.buckets)}
         if has_centred_vectors(self.config):
@@ -323,7 +323,7 @@ class WordVectorsRun:
         if settings.ngrams is not None:
             n_rows += len(tables.inputs.rows)  # vectors are saved beside their parts
         n_numbers = n_rows * settings.dim + len(self.buckets) + n_outputs
-        trained_arrays = (tables.inputs, tables.outputs, tables.state, tables.n_updates)
+        trained_arrays = (tables.inputs, tables.outputs, tables.objective_state, tables.n_updates)
         return DiskNeeds(
             model=4 * n_numbers + n_words * BYTES_PER_WORD,
             state=n_bytes(trained_arrays),

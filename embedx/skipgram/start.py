@@ -59,20 +59,20 @@ ROWS_AT_A_TIME = 1 << 16
 class Copies(NamedTuple):
     """Rows of a model that are copied to a table.
 
-    to      int64 (n,), rows of the table
-    source  float32 (rows of the model, dim)
-    rows    int64 (n,), rows of the source
+    table_rows   int64 (n,)
+    source       float32 (rows of the model, dim)
+    source_rows  int64 (n,): the rows of `source` that they are copied from
     """
 
-    to: np.ndarray
+    table_rows: np.ndarray
     source: np.ndarray
-    rows: np.ndarray
+    source_rows: np.ndarray
 
     def blocks(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Places in the table and their rows, some at a time."""
-        for first in range(0, len(self.to), ROWS_AT_A_TIME):
+        """(rows of the table, the vectors for them), some at a time."""
+        for first in range(0, len(self.table_rows), ROWS_AT_A_TIME):
             block = slice(first, first + ROWS_AT_A_TIME)
-            yield self.to[block], self.source[self.rows[block]]
+            yield self.table_rows[block], self.source[self.source_rows[block]]
 
 
 class KeptRows(NamedTuple):
@@ -348,8 +348,10 @@ class Start:
         return tables._replace(inputs=anchored[0], outputs=anchored[1])
 
     def _places(self, words: list[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Where the words of the model are among `words`, and where they are in the model."""
-        row = np.array([self.index.get(word, -1) for word in words], np.int64)
+        """(places, rows), int64: the places in `words` that have words of the model, and the rows
+        of these in the model.
+        """
+        row = self._rows_of(words)
         place = np.flatnonzero(row >= 0)
         return place, row[place]
 
@@ -378,11 +380,11 @@ class Start:
 
 
 def _weights(former: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """float32 (n,): the weights of trained rows beside the model's: the shares of their occurrences
-    that are new.
+    """float32 (n,): the weight of each trained row in its mean with the model's row, which is the
+    share of its occurrences that are in the new text.
 
-    former  how often they occur in the text of the model
-    counts  and in both texts together
+    former  how often it occurs in the text of the model
+    counts  how often in both texts together
     """
     return ((counts - former) / np.maximum(counts, 1)).astype(np.float32)
 
@@ -390,7 +392,7 @@ def _weights(former: np.ndarray, counts: np.ndarray) -> np.ndarray:
 def _weights_of_parts(
     former: np.ndarray, counts: np.ndarray, parts: Parts, n_rows: int
 ) -> np.ndarray:
-    """The same for the rows whose means are word vectors; they occur where their words do."""
+    """`_weights` of rows whose means are word vectors: a row occurs as often as its words do."""
     n_parts = np.diff(parts.offsets)
     sums = [
         np.bincount(parts.rows, np.repeat(occurrences, n_parts), n_rows)
@@ -423,7 +425,7 @@ def _write_copies(table: Table, copies: list[Copies], settings: SkipGramSettings
     """
     is_copied = np.zeros(len(table.rows), bool)
     for copy in copies:
-        is_copied[copy.to] = True
+        is_copied[copy.table_rows] = True
         for place, rows in copy.blocks():
             table.rows[place, : settings.dim] = rows
     optimizer = optimizers.OPTIMIZERS[settings.optimizer]

@@ -26,6 +26,7 @@ from embedx.runtime.random_streams import CHUNK_ORDER, GENERATED_WINDOWS
 from embedx.samplers.contract import Sampler
 from embedx.samplers.search import IndexSettings
 from embedx.search.index import Index
+from embedx.search.query import Searcher
 from embedx.search.spec import SearchSpec
 from embedx.search.updater import IndexUpdater
 from embedx.skipgram.settings import SkipGramSettings
@@ -89,17 +90,18 @@ def empty_tables(
 def block_plan(
     objective: Objective,
     settings: SkipGramSettings,
-    candidates: str,
+    selection: int,
     n_outputs: int,
     n_context: float,
     max_gradient: float,
 ) -> blocks.BlockPlan:
     """How blocks are formed, with resolved `SkipGramSettings`.
 
+    selection  of candidates, one of `blocks.SELECTIONS`
     n_context  mean number of context words of a centre
     """
     n_draws = 0
-    if candidates == "drawn":
+    if selection == blocks.DRAWN:
         n_draws = settings.draws or 0
     is_proximal = objective.step == "proximal"
     if is_proximal:
@@ -112,7 +114,7 @@ def block_plan(
         block_size=settings.block_size,
         n_draws=n_draws,
         n_outputs=n_outputs,
-        candidates=blocks.CANDIDATES[candidates],
+        selection=selection,
         form=blocks.form_of(objective),
         keeps_accidental_hits=objective.traits.keeps_accidental_hits,
         uses_log_expected_count=objective.traits.uses_log_expected_count,
@@ -180,12 +182,13 @@ class BlockTraining(Strategy):
         else:
             self.n_chunks = generated.n_chunks(TOKENS_PER_CHUNK)
         self.order_of = orders(self.n_chunks, settings.seed, CHUNK_ORDER)
-        self.n_words = len(tables.state)
+        self.n_words = len(tables.objective_state)
         self.n_outputs = len(tables.outputs.rows)
         n_context = context_words(stream.tokens, settings.window)
         max_gradient = engine.MAX_GRADIENT if generated is None else generated.max_gradient
+        selection = blocks.SELECTIONS[sampler.candidates]
         self.plan = block_plan(
-            objective, settings, sampler.candidates, self.n_outputs, n_context, max_gradient
+            objective, settings, selection, self.n_outputs, n_context, max_gradient
         )
         self.sampler_data = sampler.data(self.plan.n_draws)
         constants = objective.constants(self.plan.n_draws or self.n_outputs, self.n_words)
@@ -225,7 +228,7 @@ class BlockTraining(Strategy):
         for name, table in (("inputs", tables.inputs), ("outputs", tables.outputs)):
             state.add_array(f"{name}.rows", table.rows)
             state.add_array(f"{name}.optimizer", table.state)
-        state.add_array("objective.state", tables.state)
+        state.add_array("objective.state", tables.objective_state)
         state.add_array("objective.n_updates", tables.n_updates)
         return state
 
@@ -323,7 +326,7 @@ class RetrievedBlockTraining(BlockTraining):
         self.found = retrieved.new_found_rows(self.n_words, n_found)
         n_draws = self.plan.n_draws if has_tail else 0
         self.shared_with_search = self.shared._replace(
-            plan=self.plan._replace(candidates=blocks.RETRIEVED, n_draws=n_draws)
+            plan=self.plan._replace(selection=blocks.RETRIEVED, n_draws=n_draws)
         )
         self.workers = [self._new_workspaces(n_found) for _ in self.workers]
 
@@ -341,7 +344,7 @@ class RetrievedBlockTraining(BlockTraining):
         n_certain = self.plan.block_size + max_found_in_block
         # For the sizes of buffers alone: certain rows are counted as draws.
         widest = self.plan._replace(
-            candidates=blocks.RETRIEVED, n_draws=self.plan.n_draws + n_certain
+            selection=blocks.RETRIEVED, n_draws=self.plan.n_draws + n_certain
         )
         stride = self.tables.inputs.rows.shape[1]
         return (
@@ -406,5 +409,6 @@ class RetrievedBlockTraining(BlockTraining):
         """As `_arguments`, for `train_chunk_retrieved`."""
         workspace, search_workspace = worker
         shared, chunk = self._begin_chunk(workspace, self.shared_with_search, epoch, number, lr)
-        retrieval = retrieved.Retrieval(index, self.search, self.found, self.index.refresh)
+        searcher = Searcher(index, self.search, search_workspace.query)
+        retrieval = retrieved.Retrieval(searcher, self.found, self.index.refresh)
         return shared, retrieval, workspace, search_workspace, chunk

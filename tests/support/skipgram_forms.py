@@ -29,7 +29,7 @@ def assert_trains_as_the_reference(setup, start=10, stop=100, lr=0.02, chunk=200
         ("outputs", setup.tables.outputs.rows, naive.outputs),
         ("inputs' state", setup.tables.inputs.state, naive.input_state),
         ("outputs' state", setup.tables.outputs.state, naive.output_state),
-        ("state", setup.tables.state, naive.state),
+        ("state", setup.tables.objective_state, naive.state),
     ):
         np.testing.assert_allclose(
             ours, truth[: len(ours), : ours.shape[1]], rtol=2e-4, atol=2e-5, err_msg=name

@@ -105,7 +105,7 @@ class Setup:
             block_size,
             n_draws,
             n_outputs,
-            blocks.CANDIDATES[self.drawing.candidates],
+            blocks.SELECTIONS[self.drawing.candidates],
             blocks.form_of(objective),
             objective.traits.keeps_accidental_hits,
             objective.traits.uses_log_expected_count,
