@@ -3,7 +3,6 @@
 import json
 import signal
 import threading
-import time
 from pathlib import Path
 
 import numpy as np
@@ -245,12 +244,17 @@ def test_a_run_that_diverged_leaves_nothing(tmp_path):
 
 
 class Counting(Strategy):
-    """Adds one to a place for each chunk; what a checkpoint sees are whole chunks."""
+    """Adds one to a place for each chunk; what a checkpoint sees are whole chunks.
 
+    Chunks after the first N_FREE wait until a checkpoint is wanted.
+    """
+
+    N_FREE = 20
     n_chunks = 50
 
-    def __init__(self, threads):
+    def __init__(self, threads, is_checkpoint_wanted):
         self.workers = list(range(threads))
+        self.is_checkpoint_wanted = is_checkpoint_wanted
         self.done = np.zeros(self.n_chunks * 4, dtype=np.int64)
 
     def compile(self, progress):
@@ -258,7 +262,8 @@ class Counting(Strategy):
 
     def train_chunk(self, worker, epoch, chunk, rate):
         self.done[epoch * self.n_chunks + chunk] += 1
-        time.sleep(0.001)
+        if self.done.sum() >= self.N_FREE:
+            self.is_checkpoint_wanted.wait()
         return Tally(1.0, 1, 1)
 
     def state(self):
@@ -271,14 +276,26 @@ class Counting(Strategy):
 @pytest.mark.parametrize("tells", [True, False])
 def test_checkpoints_are_written_while_training_continues(tmp_path, threads, tells):
     progress_and_steps, epochs = [], []
+    is_wanted = threading.Event()
 
     class Watching(Checkpoints):
+        """Due until three are taken, whatever the clock says."""
+
+        n_asked = 0
+
+        def is_due(self):
+            # When it is asked again, the trainer has noted that a checkpoint is wanted.
+            self.n_asked += 1
+            if self.n_asked > 1:
+                is_wanted.set()
+            return len(progress_and_steps) < 3
+
         def take(self, state, wait=False):
             values = state.snapshot()
             progress_and_steps.append((int(values["done"].sum()), values["trainer.next_step"]))
             super().take(state, wait)
 
-    strategy = Counting(threads)
+    strategy = Counting(threads, is_wanted)
     schedule = Schedule(0.1, n_chunks=50, n_items=50, epochs=4)
     checkpoints = checkpoints_of(tmp_path / "out", every=0.01, kind=Watching)
     outcome = trainer.train(

@@ -1,9 +1,11 @@
 """How a command starts, what it imports, and how it ends when interrupted."""
 
 import contextlib
+import fcntl
 import signal
 import subprocess
 import sys
+import termios
 import time
 
 import numpy as np
@@ -130,10 +132,18 @@ def _listed(app):
     return names
 
 
+def unread_bytes(pipe):
+    """How many bytes of a pipe its reader has not read yet."""
+    count = fcntl.ioctl(pipe, termios.FIONREAD, bytes(4))
+    return int.from_bytes(count, sys.byteorder)
+
+
 def test_interrupted_before_training_leaves_nothing(home):
     with started(home, "train", "-", "--output", "never") as process:
-        process.stderr.readline()  # the command: it is about to read
-        time.sleep(1)
+        process.stdin.write("some words\n")
+        process.stdin.flush()
+        while unread_bytes(process.stdin):
+            time.sleep(0.01)
         process.send_signal(signal.SIGTERM)
         _, errors = process.communicate(timeout=60)
     assert process.returncode == 143

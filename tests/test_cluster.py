@@ -144,6 +144,20 @@ def some_partner(rule, width=DIM):
     return Partner(lambda: table.rows, rng.uniform(0.1, 1, 30).astype(np.float32))
 
 
+def expected_damping(uses, n_trained, rate, partner, has_states, width):
+    """The damping of a row that is updated `uses` times a word: a number without a partner, else
+    float (width, width).
+    """
+    if partner is None:
+        return 1 - np.exp(-DAMPING_WITHOUT_PARTNER * n_trained * uses)
+    damping = np.zeros((width, width))
+    per_update = DAMPING_PER_RATE * rate * (1 if has_states else STATELESS_FACTOR)
+    damping[:DIM, :DIM] = reference.damping_of(
+        partner.rows()[:, :DIM], partner.uses, per_update * n_trained * uses, N_DIRECTIONS
+    )
+    return damping
+
+
 @pytest.mark.parametrize("is_alone", [True, False])
 @pytest.mark.parametrize("name", BY_MINIBATCH)
 def test_rows_are_merged_by_the_rule(name, is_alone):
@@ -165,24 +179,18 @@ def test_rows_are_merged_by_the_rule(name, is_alone):
     remote_state = common.state[remote_rows] if has_states else None
     remote_delta = delta_of(remote_rows, common.rows[remote_rows], remote_state)
     common.rows[remote_rows] = dequantized(remote_delta)
+
     local_delta = merge(remote_delta, n_trained, rate)
+
     assert local_delta.row.tolist() == local_rows.tolist()
     optimizer_class = OPTIMIZERS[name]
     divisor = optimizer_class.divisor if has_states else lambda state: np.float32(1)
+    slack = 1e-4 if partner is None else 1e-2  # damping that is too small is left out
     for k, row in enumerate(local_rows):
         states = [
             states[row] if has_states else np.zeros(1)
             for states in (before[1], now[1], common.state)
         ]
-        if partner is None:
-            damping = 1 - np.exp(-DAMPING_WITHOUT_PARTNER * n_trained * uses[row])
-        else:
-            damping = np.zeros((table.rows.shape[1], table.rows.shape[1]))
-            per_update = DAMPING_PER_RATE * rate * (1 if has_states else STATELESS_FACTOR)
-            strength = per_update * n_trained * uses[row]
-            damping[:DIM, :DIM] = reference.damping_of(
-                partner.rows()[:, :DIM], partner.uses, strength, N_DIRECTIONS
-            )
         to_row, to_state = reference.merged_row(
             before[0][row],
             states[0],
@@ -190,23 +198,19 @@ def test_rows_are_merged_by_the_rule(name, is_alone):
             states[1],
             common.rows[row],
             states[2],
-            damping,
+            expected_damping(uses[row], n_trained, rate, partner, has_states, table.rows.shape[1]),
             lambda s: np.array([divisor(np.float32(x)) for x in s]),
             optimizer_class.limit,
             optimizer_class.is_ema,
         )
-        slack = 1e-4 if partner is None else 1e-2  # damping that is too small is left out
         np.testing.assert_allclose(dequantized(local_delta)[k], to_row, rtol=1e-3, atol=slack)
         np.testing.assert_allclose(
             table.rows[row], common.rows[row] + to_row, rtol=1e-4, atol=slack
         )
         if has_states:
+            state = np.minimum(common.state[row] + to_state, optimizer_class.limit)
             np.testing.assert_allclose(local_delta.state[k], to_state, rtol=1e-4, atol=1e-5)
-            np.testing.assert_allclose(
-                table.state[row],
-                np.minimum(common.state[row] + to_state, optimizer_class.limit),
-                rtol=1e-4,
-            )
+            np.testing.assert_allclose(table.state[row], state, rtol=1e-4)
     for row in range(30, 36):
         np.testing.assert_allclose(table.rows[row], common.rows[row], rtol=1e-5, atol=1e-6)
     np.testing.assert_array_equal(table.rows[36:], before[0][36:])

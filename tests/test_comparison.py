@@ -28,10 +28,11 @@ from tests.support.notes import Notes, lines_with
 from tests.support.refusals import refused, refused_data
 
 
-def test_finished_diverged_and_crashed_runs_are_reported_and_not_repeated(
-    two_topics, tmp_path, monkeypatch
-):
-    data, settings = small_text(two_topics, tmp_path)
+@pytest.fixture
+def started(monkeypatch):
+    """(seed, objective) of each run that is started; those of hs, ar and implicit diverge, crash or
+    are killed.
+    """
     watched = runs.watched
     started = []
     scripts = {
@@ -49,6 +50,13 @@ def test_finished_diverged_and_crashed_runs_are_reported_and_not_repeated(
         return (watched if len(started) == 2 else forked.watched)(command, folder)
 
     monkeypatch.setattr(runs, "watched", ended)
+    return started
+
+
+def test_finished_diverged_and_crashed_runs_are_reported_and_not_repeated(
+    two_topics, tmp_path, started
+):
+    data, settings = small_text(two_topics, tmp_path)
     names = ["hs", "ns", "ar", "ove"]
     folder = tmp_path / "out"
     outcome = comparison.compare(data, names, settings, folder)

@@ -153,6 +153,10 @@ def test_auto_takes_neighbours_that_help_and_all_works_with_them(tmp_path, optio
     ):
         np.testing.assert_array_equal(ours, theirs)
     assert [part[0].shape for part in loaded.iter_top_k(test.features[:2], 0)] == [(2, 0)]
+
+
+def test_damaged_neighbours_are_refused(tmp_path):
+    blended = trained(clustered(2000, 0), weights="sparse")
     for name, damage, complaint in (
         ("neighbour_features", lambda a: a + 10**6, "neighbour_features"),
         ("neighbour_labels", lambda a: -a - 1, "neighbour_labels"),

@@ -133,13 +133,18 @@ def test_recommendations_use_the_scores_of_eval(models, objective):
             model.recommend(items)
 
 
-def test_histories_are_answered_on_the_command_line(tmp_path):
+@pytest.fixture
+def items(tmp_path):
+    """A model in the folder `items`, each of whose four items is followed by the next."""
     words = ["bread", "butter", "jam", "tea"]
     arrays = {name: np.eye(4, dtype=np.float32) for name in ("input", "output")}
-    arrays["output"] = np.roll(arrays["output"], 1, axis=0)  # each is followed by the next
+    arrays["output"] = np.roll(arrays["output"], 1, axis=0)
     model = WordVectors(words, arrays, counts=np.array([4, 3, 2, 1]), facts={"objective": "ns"})
     model.save(tmp_path / "items")
+    return model
 
+
+def test_a_history_is_answered_on_the_command_line(tmp_path, items):
     completed = run_command(tmp_path, "recommend", "items", "tea", "bread", "--top-k", 1)
     assert completed.stdout == "butter\t0.6667\n"
 
@@ -150,6 +155,8 @@ def test_histories_are_answered_on_the_command_line(tmp_path):
     assert warning.startswith("warning: ")
     assert warning.endswith(": rye")
 
+
+def test_items_are_called_by_the_names_of_a_file(tmp_path, items):
     (tmp_path / "names.tsv").write_text("butter\tSalted Butter 250 g\n")
     completed = run_command(
         tmp_path, "recommend", "items", "tea", "bread", "--top-k", 2, "--names", "names.tsv"
@@ -158,10 +165,12 @@ def test_histories_are_answered_on_the_command_line(tmp_path):
     assert completed.stdout.splitlines()[1].startswith("jam\t\t")
     for text in ("butter,Butter\njam,Jam; red\n", "butter;Butter\njam;Jam, red\n"):
         (tmp_path / "names.csv").write_text(text)
-        assert names_of(model, str(tmp_path / "names.csv"))["butter"] == "Butter"
+        assert names_of(items, str(tmp_path / "names.csv"))["butter"] == "Butter"
     with refused_data("name.tsv", quoting=("no such file", "names.tsv")):
-        names_of(model, str(tmp_path / "name.tsv"))
+        names_of(items, str(tmp_path / "name.tsv"))
 
+
+def test_histories_of_a_file_or_of_standard_input_are_answered(tmp_path, items):
     lines = "tea\tbread\n\nrye\njam\trye\n"
     (tmp_path / "histories.txt").write_text(lines)
     answers = "tea bread\tbutter\t0.6667\njam rye\ttea\t1.0000\n"
@@ -176,6 +185,13 @@ def test_histories_are_answered_on_the_command_line(tmp_path):
     assert of_others.startswith("warning: ")
     assert of_others.endswith(": 1")
 
+    words = ["recommend", "items", "tea", "--histories", "histories.txt"]
+    completed = run_command(tmp_path, *words, check=False)
+    assert completed.returncode == 2
+    assert completed.stderr.startswith("embedx: --histories ")
+
+
+def test_each_line_of_standard_input_is_answered_and_unknown_items_are_summed_up(tmp_path, items):
     # A program that waits for an answer to each line gets one.
     completed = run_command(
         tmp_path, "recommend", "items", "-", "--json", "--top-k", 1, input="tea\n\nrye\n"
@@ -191,11 +207,6 @@ def test_histories_are_answered_on_the_command_line(tmp_path):
     assert len(warnings) == 5
     assert total.startswith("warning: ")
     assert total.endswith(": 1,200")
-
-    words = ["recommend", "items", "tea", "--histories", "histories.txt"]
-    completed = run_command(tmp_path, *words, check=False)
-    assert completed.returncode == 2
-    assert completed.stderr.startswith("embedx: --histories ")
 
 
 def test_an_item_of_several_words_is_one_item(tmp_path):

@@ -10,12 +10,13 @@ from embedx.kernels.compiled import kernel
 from embedx.kernels.simd import SIMD_WIDTH, aligned_zeros, padded
 from embedx.objectives import OBJECTIVES
 from embedx.runtime.progress import Silent
-from embedx.search import index as indexing
+from embedx.search import index as indexing, updater as search_updater
 from embedx.search.kmeans import MASKED_SCORE
 from embedx.search.query import Searcher, new_query_workspace, score_position, search_block
 from embedx.search.spec import SearchSpec
 from embedx.search.top_k import search_top_k, top_k_spec
 from embedx.search.updater import IndexUpdater, mark_stale, new_stale_rows
+from tests.support.clock import Clock
 from tests.support.search_tables import DIM, N, check, clustered
 
 UNLIMITED = {
@@ -221,11 +222,13 @@ def update(updater, rows):
     assert stale.n[0] == 0
 
 
-def test_an_index_is_rebuilt_when_enough_rows_have_been_reassigned():
+def test_an_index_is_rebuilt_when_enough_rows_have_been_reassigned(monkeypatch):
+    clock = Clock(tick=0.25)
+    monkeypatch.setattr(search_updater, "time", clock)
     table = clustered()
     updater = IndexUpdater(table, N, DIM, spec(2), seed=1, threads=1, progress=Silent())
     first = updater.current()
-    first_seconds = updater.build_seconds
+    assert updater.build_seconds == clock.tick
     everyone = np.arange(N, dtype=np.int32)
     for _ in range(20):  # they change, but not in direction
         table *= 1.001
@@ -242,7 +245,7 @@ def test_an_index_is_rebuilt_when_enough_rows_have_been_reassigned():
     second = updater.current()
     assert second is not first
     assert (updater.n_builds, updater.n_reassigned.sum()) == (2, 0)
-    assert 0 < first_seconds < updater.build_seconds
+    assert updater.build_seconds == 2 * clock.tick
     check(second, table)
 
 

@@ -53,7 +53,7 @@ def run(kernel, workers, schedule, progress, after_epoch=None):
 class Recorder:
     """A kernel that notes what it was asked to train."""
 
-    def __init__(self, seconds=0.0, loss=2.0, sleep=time.sleep):
+    def __init__(self, seconds=0.0, loss=2.0, sleep=lambda seconds: None):
         self.sleep = sleep
         self.calls = []
         self.seconds = seconds
@@ -125,11 +125,17 @@ def test_ctrl_c_ends_after_the_chunks_under_way_and_is_reported():
                 self.pressed = True
                 raise KeyboardInterrupt
 
-    kernel = Recorder(seconds=0.01)
-    outcome = run(kernel, [0, 1], Schedule(0.1, 1000, 100_000, 5), Impatient())
+    def wait_after_some_chunks(seconds):
+        if len(kernel.calls) > 20:
+            strategy.interrupted.wait()
+
+    kernel = Recorder(sleep=wait_after_some_chunks)
+    schedule = Schedule(0.1, 1000, 100_000, 5)
+    strategy = TrainedBy(kernel, [0, 1], schedule.n_chunks)
+    outcome = trainer.train(strategy, schedule, Impatient())
     assert isinstance(outcome.interrupted_by, KeyboardInterrupt)
     assert outcome.tally.items == 100 * len(kernel.calls)
-    assert len(kernel.calls) < 1000
+    assert len(kernel.calls) == 22
     assert outcome.final_loss == 2.0
 
 
@@ -156,19 +162,9 @@ def test_an_interrupt_that_comes_after_the_last_step_is_reported_and_leaves_a_st
 
 
 def test_protected_work_finishes_however_often_ctrl_c_is_pressed():
-    pressed = []
-
-    def press():
-        for _ in range(3):
-            time.sleep(0.05)
-            pressed.append(True)
-            os.kill(os.getpid(), signal.SIGINT)
-
     def work():
-        threading.Thread(target=press).start()
-        while len(pressed) < 3:
-            time.sleep(0.01)
-        time.sleep(0.1)
+        for _ in range(3):
+            signal.raise_signal(signal.SIGINT)
         return "saved"
 
     assert to_the_end(work) == "saved"
