@@ -17,6 +17,13 @@ from tests.support.doc_pages import FENCE, NOTEBOOKS, PAGES, ROOT, TRAINING, blo
 LANGUAGES = {"bash", "console", "python", "text", "toml"}
 
 
+# Decimals of docs/labels.md that are no measurements: settings, and what a formula gives.
+STATED = "0.1 .8 0.75 0.25 .55 1.5 .5 .4 .6 2.6 .007 .9 .013"
+DECIMAL = re.compile(r"(?<![\w.])\d*\.\d+(?!\w)")
+NOT_PROSE = re.compile(r"```.*?```|<!--.*?-->|`[^`]*`", re.DOTALL)
+RESULTS = re.compile(r"\]\(\.\./(eval/results/[\w-]+\.md)")
+
+
 def own_commands() -> list[str]:
     """Every embedx command of the README and the pages, the parts of a pipe each by itself."""
     shown = [
@@ -253,3 +260,18 @@ def test_formulas_are_mathml_in_the_site():
     assert "\\" not in page
     with pytest.raises(ValueError, match="argmim"):
         hooks.with_formulas('<span class="arithmatex">\\(\\argmim x\\)</span>')
+
+
+def blocks_of_measurements(text: str) -> list[tuple[str, list[str]]]:
+    """The paragraphs, lists and tables of a page, and the pages of results that each links to; a
+    list belongs to the paragraph above it.
+    """
+    blocks = re.split(r"\n\n+(?!- )", NOT_PROSE.sub("", text))
+    return [(block, RESULTS.findall(block)) for block in blocks]
+
+
+def test_measured_numbers_of_the_page_of_classification_stand_on_the_linked_pages_of_results():
+    for block, pages in blocks_of_measurements(PAGES["labels"].read_text("utf-8")):
+        measured = " ".join((ROOT / page).read_text("utf-8") for page in pages)
+        known = {*STATED.split(), *DECIMAL.findall(measured)}
+        assert set(DECIMAL.findall(block)) <= known, block

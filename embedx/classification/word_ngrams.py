@@ -2,7 +2,7 @@
 better.
 
 Pairs help where the order of words says something. Where it says nothing, as in lists of key words,
-they are noise: on generated tables of random words accuracy falls from .740 to .662.
+they are noise.
 """
 
 import dataclasses
