@@ -249,83 +249,86 @@ class Naive:
 
     def train(self, block, lr):
         """One step on a block: all scores are from before it. Returns the summed loss."""
-        words = block.inputs
-        examples = block.examples
-        w = self.outputs[block.rows]
-        if not examples:
+        if not block.examples:
             return 0.0
-        x = np.array([self.inputs[self.parts[word]].mean(axis=0) for word in words])
-        h = np.array([x[example.contexts].mean(axis=0) for example in examples])
-        h_gradient = np.zeros_like(h)
-        w_gradient = np.zeros_like(w)
-        seen_lr = (
-            lr / np.sqrt(self.dim) if reference.NAIVE_OPTIMIZERS[self.optimizer].by_row else lr
-        )
-        free = np.delete(w, self.bias, axis=1) if self.bias >= 0 else w
-        uses = Counter()
-        for example in examples:
-            for j in example.contexts:
-                uses[j] += sum(sum(line.label) for line in example.lines)
-        max_pairs = max(uses.values())
-        of_inputs = np.sum(h**2, axis=1)
-        of_rows = np.sum(free**2, axis=1)
-        of_inputs_most, of_rows_most = (
-            LONGEST_STEP / square if self.objective.step == "proximal" else np.inf
-            for square in (min(of_rows.sum(), 4 * max_pairs * of_rows.max()), of_inputs.sum())
-        )
-        max_length = np.inf
-        if self.objective.step == "proximal":
-            max_length = np.sqrt(SECOND_ORDER * LONGEST_STEP)
-        input_rates = np.array(
-            [self.rates(self.input_state[self.parts[k]], lr, of_inputs_most).mean() for k in words]
-        )
-        h_rates = np.array([input_rates[example.contexts].mean() for example in examples])
-        row_rates = self.rates(self.output_state[block.rows], lr, of_rows_most)
-        score_gain = np.outer(of_inputs, row_rates) + np.outer(h_rates, of_rows)
-        loss = 0.0
-        for e, example in enumerate(examples):
-            for line in example.lines:
-                rows = w[line.places]
-                one, c = self.answer(
-                    rows @ h[e],
-                    line,
-                    example.state_row,
-                    score_gain[e, line.places] / seen_lr,
-                    seen_lr,
-                )
-                loss += one
-                h_gradient[e] += c @ rows
-                w_gradient[line.places] += np.outer(c, h[e])
+        x = np.array([self.inputs[self.parts[word]].mean(axis=0) for word in block.inputs])
+        h = np.array([x[example.contexts].mean(axis=0) for example in block.examples])
+        w = self.outputs[block.rows]
+        max_input_rate, max_row_rate = self.max_rates(block, h, w)
+        gains = self.score_gains(block, h, w, lr, max_input_rate, max_row_rate)
+        loss, h_gradient, w_gradient = self.gradients(block, h, w, gains, lr)
+
         x_gradient = np.zeros_like(x)
-        for example, gradient in zip(examples, h_gradient, strict=True):
+        for example, gradient in zip(block.examples, h_gradient, strict=True):
             x_gradient[example.contexts] += gradient
         if self.bias >= 0:
             x_gradient[:, self.bias] = 0
-        for word, gradient in zip(words, x_gradient, strict=True):
+        inputs = (self.inputs, self.input_state)
+        for word, gradient in zip(block.inputs, x_gradient, strict=True):
             for part in self.parts[word]:
-                reference.descend(
-                    self.optimizer,
-                    self.inputs[part],
-                    self.input_state[part],
-                    gradient,
-                    lr,
-                    of_inputs_most,
-                    max_length,
-                )
+                self.descend(inputs, part, gradient, lr, max_input_rate)
+        outputs = (self.outputs, self.output_state)
         for row, gradient in zip(block.rows, w_gradient, strict=True):
-            reference.descend(
-                self.optimizer,
-                self.outputs[row],
-                self.output_state[row],
-                gradient,
-                lr,
-                of_rows_most,
-                max_length,
-            )
+            self.descend(outputs, row, gradient, lr, max_row_rate)
         return loss
 
-    def rates(self, states, lr, most):
-        """The learning rate of each row by the optimiser's state before the step."""
+    def without_bias(self, w):
+        return np.delete(w, self.bias, axis=1) if self.bias >= 0 else w
+
+    def max_rates(self, block, h, w):
+        """The maximum rates of inputs and of output rows: infinite unless steps are proximal."""
+        if self.objective.step != "proximal":
+            return np.inf, np.inf
+        n_pairs = Counter()
+        for example in block.examples:
+            for j in example.contexts:
+                n_pairs[j] += sum(sum(line.label) for line in example.lines)
+        squares = np.sum(self.without_bias(w) ** 2, axis=1)
+        bound = min(squares.sum(), 4 * max(n_pairs.values()) * squares.max())
+        return LONGEST_STEP / bound, LONGEST_STEP / np.sum(h**2)
+
+    def score_gains(self, block, h, w, lr, max_input_rate, max_row_rate):
+        """(examples, rows): by how much a step moves each score, per unit of its coefficient."""
+        input_rates = np.array(
+            [
+                self.rates(self.input_state[self.parts[word]], lr, max_input_rate).mean()
+                for word in block.inputs
+            ]
+        )
+        h_rates = np.array([input_rates[example.contexts].mean() for example in block.examples])
+        row_rates = self.rates(self.output_state[block.rows], lr, max_row_rate)
+        h_squares = np.sum(h**2, axis=1)
+        w_squares = np.sum(self.without_bias(w) ** 2, axis=1)
+        return np.outer(h_squares, row_rates) + np.outer(h_rates, w_squares)
+
+    def gradients(self, block, h, w, gains, lr):
+        """The summed loss, and its gradients by h and w."""
+        state_lr = lr
+        if reference.NAIVE_OPTIMIZERS[self.optimizer].by_row:
+            state_lr = lr / np.sqrt(self.dim)
+        loss = 0.0
+        h_gradient = np.zeros_like(h)
+        w_gradient = np.zeros_like(w)
+        for e, example in enumerate(block.examples):
+            for line in example.lines:
+                rows = w[line.places]
+                gain = gains[e, line.places] / state_lr
+                loss_of_line, c = self.answer(rows @ h[e], line, example.state_row, gain, state_lr)
+                loss += loss_of_line
+                h_gradient[e] += c @ rows
+                w_gradient[line.places] += np.outer(c, h[e])
+        return loss, h_gradient, w_gradient
+
+    def descend(self, table, row, gradient, lr, max_rate):
+        """A step of a row of a table, (rows, optimizer state)."""
+        max_length = np.inf
+        if self.objective.step == "proximal":
+            max_length = np.sqrt(SECOND_ORDER * LONGEST_STEP)
+        rows, state = table
+        reference.descend(self.optimizer, rows[row], state[row], gradient, lr, max_rate, max_length)
+
+    def rates(self, states, lr, max_rate):
+        """The learning rate of each row by the optimizer's state before the step."""
         naive = reference.NAIVE_OPTIMIZERS[self.optimizer]
         divisors = [max(naive.divisor(state[0]), 1e-6) if naive.by_row else 1.0 for state in states]
-        return np.array([min(lr / divisor, most) for divisor in divisors])
+        return np.array([min(lr / divisor, max_rate) for divisor in divisors])

@@ -43,7 +43,7 @@ def naive_tile(x, y, weight, plan, optimizer, l2, loss, row_weight):
         total = 0.0
         for begin in range(0, n, plan.batch_size):
             chosen = order[begin : begin + plan.batch_size]
-            lr = float(plan.lr) * (1 - step / n_steps) if plan.falls else float(plan.lr)
+            lr = float(plan.lr) * (1 - step / n_steps) if plan.lr_falls else float(plan.lr)
             step += 1
             gradient = np.zeros_like(parameters.w)
             for i in chosen:

@@ -1,21 +1,11 @@
 """The parts of the search, each by itself and small, against NumPy."""
 
-from itertools import pairwise
-
 import numpy as np
 import pytest
 
-from embedx.kernels.random import bits, low_half_below, stream_key
 from embedx.kernels.simd import aligned_zeros, padded
 from embedx.runtime.progress import Silent
 from embedx.search import index as indexing, kmeans as clustering, query
-from embedx.search.balanced_tree import (
-    MIN_GAIN,
-    N_ITERATIONS,
-    SAMPLE,
-    SparseVectors,
-    balanced_tree,
-)
 from embedx.search.cluster_scores import EMPTY_CLUSTER_SCORE
 from embedx.search.kmeans import MASKED_SCORE
 from embedx.search.spec import SearchSpec
@@ -60,6 +50,18 @@ def a_query(seed=3, size=1.0):
     h = np.zeros(padded(DIM), dtype=np.float32)
     h[:DIM] = size * np.random.default_rng(seed).normal(size=DIM)
     return h
+
+
+def searcher_of(index, search):
+    """Searches the index; its buffers are those of a new worker."""
+    n_rows = index.slot.shape[1]
+    return query.Searcher(index, search, query.new_query_workspace(n_rows, search))
+
+
+def begin_query(searcher, h, positives):
+    """Search all blocks for h, whose positives are masked."""
+    rows = np.array([positives], np.int32)
+    query.search_all_blocks(searcher, h[None], 0, rows, 0, len(positives))
 
 
 def updated(index, table, rows, clusters=19):
@@ -229,11 +231,12 @@ def naive_search(index, table, search, h, j, capacity):
 def test_the_best_lists_are_scored_until_there_are_enough_rows(blocks, size, options):
     search = spec(blocks, **options)
     index, table = built(search)
-    workspace = query.new_query_workspace(N, search)
+    searcher = searcher_of(index, search)
+    workspace = searcher.query
     for seed in range(3):
         h = a_query(seed, size)
         for j in range(blocks):
-            query.search_block(query.Searcher(index, search, workspace), h[None], 0, j)
+            query.search_block(searcher, h[None], 0, j)
             lists, scores = naive_search(index, table, search, h, j, workspace.scores.shape[1])
             n = int(workspace.n_probed[j])
             assert workspace.probed[j, :n].tolist() == lists
@@ -261,8 +264,9 @@ def test_a_list_without_room_is_scored_as_far_as_there_is():
     table = clustered(N, DIM, groups=1, spread=0.01)
     search = spec(1, clusters=1, n_scored=5)
     index, _ = built(search, table=table)
-    workspace = query.new_query_workspace(N, search)
-    query.search_block(query.Searcher(index, search, workspace), a_query()[None], 0, 0)
+    searcher = searcher_of(index, search)
+    workspace = searcher.query
+    query.search_block(searcher, a_query()[None], 0, 0)
     assert workspace.scores.shape[1] == workspace.offsets[0, 1] == 32
     np.testing.assert_allclose(workspace.scores[0], table[:32] @ a_query(), atol=1e-4)
 
@@ -270,16 +274,10 @@ def test_a_list_without_room_is_scored_as_far_as_there_is():
 def test_candidates_are_appended_once_up_to_the_capacity():
     search = spec(2, n_scored=1000, clusters=5)
     index, table = built(search)
-    workspace = query.new_query_workspace(N, search)
+    searcher = searcher_of(index, search)
+    workspace = searcher.query
     rows = np.full((2, N), -1, dtype=np.int32)
-    query.search_all_blocks(
-        query.Searcher(index, search, workspace),
-        a_query()[None],
-        0,
-        np.array([[8, 9]], np.int32),
-        0,
-        2,
-    )
+    begin_query(searcher, a_query(), [8, 9])
     expected = []
     for j in range(2):
         _, scores = naive_search(index, table, search, a_query(), j, workspace.scores.shape[1])
@@ -291,14 +289,7 @@ def test_candidates_are_appended_once_up_to_the_capacity():
         ]
     n = query.add_candidates(index, workspace, 0, np.float32(0.5), rows, 1, 2, 7)
     assert (n, rows[1, 2:].tolist()) == (7, [*expected[:5], *[-1] * (N - 7)])
-    query.search_all_blocks(
-        query.Searcher(index, search, workspace),
-        a_query()[None],
-        0,
-        np.array([[8, 9]], np.int32),
-        0,
-        2,
-    )
+    begin_query(searcher, a_query(), [8, 9])
     for j in range(2):
         n = query.add_candidates(index, workspace, j, np.float32(0.5), rows, 1, n if j else 2, N)
     assert rows[1, 2:n].tolist() == expected
@@ -309,18 +300,12 @@ def test_candidates_are_appended_once_up_to_the_capacity():
 def test_the_numbers_of_queries_stay_within_int32():
     search = spec(1, clusters=2)
     index, _ = built(search, n=20)
-    workspace = query.new_query_workspace(20, search)
+    searcher = searcher_of(index, search)
+    workspace = searcher.query
     workspace.query_number[0] = 2**31 - 3
     numbers = []
     for _ in range(3):
-        query.search_all_blocks(
-            query.Searcher(index, search, workspace),
-            a_query()[None],
-            0,
-            np.array([[3]], np.int32),
-            0,
-            1,
-        )
+        begin_query(searcher, a_query(), [3])
         numbers.append(int(workspace.query_number[0]))
         assert workspace.last_query[3] == numbers[-1]
     assert numbers == [2**31 - 2, 0, 1]
@@ -354,88 +339,3 @@ def test_reassignments_are_counted_by_block():
     updater.update_next(2 * N + 5)
     assert updater.next_row == (60 + 2 * N + 5) % N
     check(updater.index, table)
-
-
-# ---- the balanced tree
-
-
-def naive_halves(x, ids, key):
-    """Balanced spherical 2-means of the rows `ids` of x: first and second half."""
-    first = ids[int(low_half_below(np.uint64(bits(key, np.uint64(0))), len(ids)))]
-    second = int(low_half_below(np.uint64(bits(key, np.uint64(1))), len(ids) - 1))
-    centroids = np.stack([x[first], x[ids[second + (second >= ids.index(first))]]])
-    before = -1.0
-    halves = None
-    for _ in range(N_ITERATIONS):
-        if halves:
-            sums = np.stack([x[half].sum(axis=0) for half in halves])
-            total = np.linalg.norm(sums, axis=1).sum()
-            if total - before <= MIN_GAIN * total:
-                break
-            centroids = sums / np.linalg.norm(sums, axis=1, keepdims=True)
-            before = total
-        score = x @ (centroids[1] - centroids[0])
-        ranked = sorted(ids, key=lambda i: (score[i], i))
-        halves = ranked[: (len(ids) + 1) // 2], ranked[(len(ids) + 1) // 2 :]
-    return halves
-
-
-@pytest.mark.parametrize("threads", [1, 3])
-def test_two_clusters_of_many_vectors_are_found_by_a_sample_of_them(threads):
-    rng = np.random.default_rng(0)
-    n = 2 * SAMPLE + 2
-    is_second = rng.permutation(n) >= (n + 1) // 2
-    column = np.stack([is_second, 2 + rng.integers(0, 5, n)], axis=1).astype(np.int32)
-    value = np.tile(np.sqrt([0.6, 0.4]).astype(np.float32), (n, 1))
-    vectors = SparseVectors(np.arange(0, 2 * n + 1, 2), column.ravel(), value.ravel())
-    order, edges = balanced_tree(vectors, 7, 3, 1, threads)
-    assert sorted(order.tolist()) == list(range(n))
-    in_order = is_second[order]
-    middle = edges[4]
-    assert in_order[:middle].all() or not in_order[:middle].any()
-    assert len(set(in_order[middle:].tolist())) == 1
-
-
-@pytest.mark.parametrize("threads", [2, 5])
-def test_a_large_node_is_halved_by_threads_as_by_one(threads):
-    rng = np.random.default_rng(0)
-    n = 4 * SAMPLE + 3  # two levels of large nodes
-    column = rng.permuted(np.tile(np.arange(9), (n, 1)), axis=1)[:, :3].astype(np.int32)
-    value = rng.random((n, 3)).astype(np.float32)
-    value /= np.linalg.norm(value, axis=1, keepdims=True)
-    vectors = SparseVectors(np.arange(0, 3 * n + 1, 3), column.ravel(), value.ravel())
-    order, edges = balanced_tree(vectors, 9, 3, 1, threads)
-    order_of_one, edges_of_one = balanced_tree(vectors, 9, 3, 1, threads=1)
-    np.testing.assert_array_equal(order, order_of_one)
-    np.testing.assert_array_equal(edges, edges_of_one)
-
-
-@pytest.mark.parametrize("n", [8, 13, 30])
-@pytest.mark.parametrize("threads", [1, 2])
-def test_a_balanced_tree_is_that_of_2_means(n, threads):
-    rng = np.random.default_rng(n)
-    x = rng.normal(size=(n, 6)) * (rng.random((n, 6)) < 0.6)
-    x[:, 0] += 0.1
-    x = (x / np.linalg.norm(x, axis=1, keepdims=True)).astype(np.float32)
-    row, column = np.nonzero(x)
-    vectors = SparseVectors(
-        np.searchsorted(row, np.arange(n + 1)), column.astype(np.int32), x[row, column]
-    )
-    order, edges = balanced_tree(vectors, 6, 1, 5, threads)
-    halves = naive_halves(x.astype(float), list(range(n)), np.uint64(stream_key(5, 0, 0)))
-    assert edges.tolist() == [0, (n + 1) // 2, n]
-    assert [set(order[: edges[1]].tolist()), set(order[edges[1] :].tolist())] == [
-        set(half) for half in halves
-    ]
-    # a level deeper, each half is split by itself, from the order in which it was left
-    deeper, deeper_edges = balanced_tree(vectors, 6, 2, 5, threads)
-    for node in range(2):
-        ids = order[edges[node] : edges[node + 1]].tolist()
-        parts = naive_halves(x.astype(float), ids, np.uint64(stream_key(5, 1, node)))
-        bounds = deeper_edges[2 * node : 2 * node + 3]
-        assert [set(deeper[a:b].tolist()) for a, b in pairwise(bounds)] == [set(p) for p in parts]
-    leaves, leaf_edges = balanced_tree(vectors, 6, 3, 5, threads)
-    sizes = np.diff(leaf_edges)
-    assert len(sizes) == 8
-    assert sizes.max() - sizes.min() <= 1
-    assert sorted(leaves.tolist()) == list(range(n))

@@ -133,7 +133,7 @@ def test_a_tile_is_trained_as_by_loops_on_rows_that_are_masked_to_their_support(
         has_bias=has_bias,
         epochs=4,
         lr=np.float32(lr),
-        falls=True,
+        lr_falls=True,
         first_state=np.float32(first_state),
     )
     row_weight = some_weights(60) if is_weighted else np.ones(60)

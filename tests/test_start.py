@@ -1,5 +1,5 @@
-"""Going on from a model: its words keep their vectors, new words join them, and what cannot be is
-refused in one line.
+"""Training that continues from a model: its words keep their vectors, new words join them, and
+what cannot be is refused in one line.
 """
 
 import dataclasses
@@ -69,7 +69,7 @@ def folder(tmp_path_factory):
     return find
 
 
-def going_on(folder, text=MORE, **options):
+def train_more(folder, text=MORE, **options):
     return embedx.SkipGram(**{**FEW, "start": str(folder), **options}).fit(text)
 
 
@@ -79,7 +79,7 @@ def rows(model, words, name):
 
 def test_counts_are_added_up_and_new_words_join(folder):
     old = embedx.load(folder())
-    new = going_on(folder()).model
+    new = train_more(folder()).model
     counts = [dict(zip(model.words, model.counts.tolist(), strict=True)) for model in (old, new)]
     more = [word for sentence in MORE for word in sentence]
     assert counts[1] == {
@@ -92,9 +92,9 @@ def test_counts_are_added_up_and_new_words_join(folder):
 
 
 def test_only_frequent_words_are_added_and_words_of_a_list(folder, write):
-    often = going_on(folder(), [*MORE, ["once", "the"]], min_count=2).model
+    often = train_more(folder(), [*MORE, ["once", "the"]], min_count=2).model
     assert set(often.words) == {*CATS, *CARS, *COMMON, "kitty", "lorry"}
-    largest = going_on(folder(), [*MORE, ["kitty"] * 300], max_vocab=17).model
+    largest = train_more(folder(), [*MORE, ["kitty"] * 300], max_vocab=17).model
     assert set(largest.words) == {*CATS, *CARS, *COMMON, "kitty"}
     listed = {**FEW, "start": str(folder()), "vocab": write("lorry 7\nnowhere\n")}
     del listed["min_count"]
@@ -109,7 +109,7 @@ def test_the_model_of_start_is_read_once(folder, monkeypatch):
         return embedx.load(path)
 
     monkeypatch.setattr(start_of, "load", load)
-    going_on(folder())
+    train_more(folder())
     assert read == [str(folder())]
 
 
@@ -130,7 +130,7 @@ def test_a_note_reports_what_continued_training_keeps(folder):
 @pytest.mark.parametrize("objective", ["ns", "ar", "softmax", "hs", "implicit"])
 def test_continued_training_on_the_same_text_keeps_the_vectors(folder, objective):
     old = embedx.load(folder(objective))
-    new = going_on(folder(objective), TEXT, objective=objective).model
+    new = train_more(folder(objective), TEXT, objective=objective).model
     assert new.words == old.words
     pairs, calibration = heldout.pairs_of(a_text(seed=2), old)
     before, after = (
@@ -138,7 +138,9 @@ def test_continued_training_on_the_same_text_keeps_the_vectors(folder, objective
     )
     assert after > before - 0.01
     fresh = embedx.SkipGram(objective=objective, **{**FEW, "epochs": 1}).fit(TEXT).model
-    on = going_on(folder(objective), TEXT, objective=objective, epochs=1, learning_rate=1e-3).model
+    on = train_more(
+        folder(objective), TEXT, objective=objective, epochs=1, learning_rate=1e-3
+    ).model
     ways = [np.abs(rows(model, old.words, "input") - old.vectors).max() for model in (on, fresh)]
     assert ways[0] < 0.1 < ways[1]
 
@@ -146,8 +148,8 @@ def test_continued_training_on_the_same_text_keeps_the_vectors(folder, objective
 @pytest.mark.parametrize("objective", ["ns", "ar", "hs"])
 def test_kept_rows_are_means_weighted_by_their_counts_in_both_texts(folder, objective):
     old = embedx.load(folder(objective))
-    new = going_on(folder(objective), objective=objective).model
-    free = going_on(folder(objective), objective=objective, anchored=False).model
+    new = train_more(folder(objective), objective=objective).model
+    free = train_more(folder(objective), objective=objective, anchored=False).model
     former = old.counts[:, None]
     counts = new.counts[[new.index(word) for word in old.words]][:, None]
     array_names = ["input"] if objective == "hs" else ["input", "output"]
@@ -248,11 +250,11 @@ def test_frozen_vectors_stay_to_the_last_bit_and_new_ones_move(folder, objective
     old = embedx.load(folder())
     names = ["input"] if OBJECTIVES[objective].candidates == ("path",) else ["input", "output"]
     is_new = ["kitty", "lorry"]
-    still = going_on(
+    still = train_more(
         folder(), MORE[:100], freeze=True, objective=objective, epochs=1, learning_rate=1e-30
     ).model
     before = rows(still, is_new, "input")
-    new = going_on(
+    new = train_more(
         folder(), MORE[:100], freeze=True, objective=objective, epochs=2, threads=2
     ).model
     for name in names:
@@ -264,14 +266,14 @@ def test_frozen_vectors_stay_to_the_last_bit_and_new_ones_move(folder, objective
 def test_biases_are_frozen_too(folder, objective):
     """The biases of `ns` are scores of the mean that its vectors no longer have."""
     old = embedx.load(folder(objective))
-    new = going_on(folder(objective), freeze=True, objective=objective).model
+    new = train_more(folder(objective), freeze=True, objective=objective).model
     for name in ("input", "output", "bias"):
         assert rows(new, old.words, name).tobytes() == old.arrays[name].tobytes()
 
 
 @pytest.mark.parametrize("freeze", [False, True])
 def test_new_words_come_to_lie_near_their_synonyms(folder, freeze):
-    new = going_on(folder(), freeze=freeze, epochs=10).model
+    new = train_more(folder(), freeze=freeze, epochs=10).model
     nearest = {
         word: {other for other, _ in new.most_similar(word, top_k=4)} for word in ("kitty", "lorry")
     }
@@ -327,7 +329,7 @@ def test_frozen_vectors_of_a_file_do_not_move_while_outputs_are_trained(
 ):
     embedx.load(folder()).export(tmp_path / "vectors.txt")
     vectors = embedx.load(tmp_path / "vectors.txt")
-    new = going_on(tmp_path / "vectors.txt", objective=objective, freeze=True).model
+    new = train_more(tmp_path / "vectors.txt", objective=objective, freeze=True).model
     np.testing.assert_array_equal(rows(new, vectors.words, "input"), vectors.vectors)
     assert new.arrays["output"].any()
     assert new.facts["objective"] == objective
@@ -345,17 +347,17 @@ def test_a_note_counts_the_words_of_start_vectors_and_says_that_outputs_are_zero
 def test_held_out_counts_of_both_texts_are_left_out_of_frequencies(folder, tmp_path):
     options = {**FEW, "heldout": 0.4}
     old = embedx.SkipGram(**options).fit(TEXT).save(tmp_path / "old")
-    new = going_on(old, TEXT, heldout=0.4).model
+    new = train_more(old, TEXT, heldout=0.4).model
     before = embedx.load(old)
     np.testing.assert_array_equal(
         rows(new, before.words, "heldout_counts"), 2 * before.arrays["heldout_counts"]
     )
-    elsewhere = going_on(old, MORE, heldout=0.4).model
+    elsewhere = train_more(old, MORE, heldout=0.4).model
     absent = ["cat", "truck"]
     np.testing.assert_array_equal(
         rows(elsewhere, absent, "heldout_counts"), rows(before, absent, "heldout_counts")
     )
-    continued = going_on(old, TEXT).model
+    continued = train_more(old, TEXT).model
     np.testing.assert_array_equal(
         rows(continued, before.words, "heldout_counts"), before.arrays["heldout_counts"]
     )
@@ -368,7 +370,7 @@ def test_collocations_of_the_model_are_joined_in_the_new_text(tmp_path):
     ).fit(text)
     old = estimator.save(tmp_path / "old")
     assert "in_new" in estimator.model
-    new = going_on(old, [["in", "new", "jersey", "in"]] * 30).model
+    new = train_more(old, [["in", "new", "jersey", "in"]] * 30).model
     assert {"in_new", "jersey"} <= set(new.words)
     assert "new" not in new
     saved = embedx.load(new.save(tmp_path / "new"))
@@ -403,12 +405,12 @@ def test_kept_rows_begin_at_the_rate_of_plain_descent(folder):
 )
 def test_options_that_do_not_fit_the_start_model_are_refused(folder, options, settings, quoted):
     with refused(*settings, quoting=quoted):
-        going_on(folder(), **options)
+        train_more(folder(), **options)
 
 
 def test_a_start_model_that_does_not_exist_is_refused(folder):
     with refused_data("nowhere"):
-        going_on(folder(), start="nowhere")
+        train_more(folder(), start="nowhere")
 
 
 def test_a_vocabulary_of_a_list(write):

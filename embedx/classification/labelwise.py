@@ -184,7 +184,7 @@ class LabelwiseTraining(Strategy):
             constants=self.constants,
             epochs=int(settings.epochs or 1),
             lr=float32(lr),
-            falls=settings.schedule == "linear",
+            lr_falls=settings.schedule == "linear",
             threshold=float32(settings.weight_threshold),
             key=key,
             first_state=self.initial_state,

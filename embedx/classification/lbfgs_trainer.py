@@ -122,5 +122,5 @@ class LbfgsTrainer:
         classifier.parameters_changed()
         classifier.facts |= {
             "evaluations": optimum.evaluations,
-            "largest_gradient": optimum.slope,
+            "largest_gradient": optimum.largest_gradient,
         }

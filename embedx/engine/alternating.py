@@ -60,11 +60,11 @@ class Side:
     table: ndarray  # float32 (n, stride)
     # The first `columns` are trained; the others are constant, such as the inputs' 1 for biases.
     columns: int
-    times: ndarray  # float (n,): how often each row occurs
+    counts: ndarray  # float (n,): how often each row occurs
     rate: float
 
     def __post_init__(self) -> None:
-        self.share = (1 / np.maximum(self.times, 1)).astype(float32)[:, None]
+        self.inverse_count = (1 / np.maximum(self.counts, 1)).astype(float32)[:, None]
         self.state = Means(self.table)
 
     def direction(self, gradient: ndarray) -> ndarray:
@@ -72,7 +72,7 @@ class Side:
         `gradient`.
         """
         gradient[:, self.columns :] = 0
-        gradient *= self.share
+        gradient *= self.inverse_count
         return self.state.direction(gradient)
 
 
@@ -102,7 +102,7 @@ class Descent(Strategy):
         self.inputs = inputs
         self.outputs = outputs
         self.loss_unit = f"nats per pair{rows.scope}"
-        self.n_pairs = float(inputs.times.sum())
+        self.n_pairs = float(inputs.counts.sum())
         self.iterations = iterations
         self.budget = budget
         self.progress = progress
@@ -114,7 +114,11 @@ class Descent(Strategy):
         # At the current tables, with the gradient of the inputs.
         self.current: Evaluation | None = None
         self.iteration_start = 0.0  # by time.monotonic()
-        self.finished = self.interrupted = self.was_cut = False
+        # No step lowers the objective any further.
+        self.has_converged = False
+        # The run is to end, and an iteration has ended before its end.
+        self.is_interrupted = False
+        self.was_cut_short = False
         self.interrupted_by: BaseException | None = None
 
     def run(
@@ -151,10 +155,10 @@ class Descent(Strategy):
 
     @property
     def is_finished(self) -> bool:
-        return self.finished or self.was_cut
+        return self.has_converged or self.was_cut_short
 
     def interrupt(self) -> None:
-        self.interrupted = True
+        self.is_interrupted = True
 
     def train_chunk(self, worker: Any, epoch: int, number: int, lr: float) -> Tally | None:
         """Run iteration epoch + 1: one step of the inputs, one of the outputs, each at its own
@@ -176,11 +180,11 @@ class Descent(Strategy):
                 self.progress.note(
                     f"no step lowers the objective any further after {epoch + 1} iterations"
                 )
-                self.finished = True
+                self.has_converged = True
         # `watch` and `progress` may raise KeyboardInterrupt.
         except (EndedEarlyError, KeyboardInterrupt) as reason:
             self.interrupted_by = reason if isinstance(reason, KeyboardInterrupt) else None
-            self.was_cut = True
+            self.was_cut_short = True
             # `history` has the start and each whole iteration.
             if len(self.history) < epoch + 2:
                 if before is not None:
@@ -198,7 +202,7 @@ class Descent(Strategy):
                 state.add_array(f"{name}.{array_name}", array)
             state.add_attribute(f"{name}.rate", side, "rate")
         state.add_attribute("macs", self, "macs")
-        state.add_attribute("finished", self, "finished")
+        state.add_attribute("converged", self, "has_converged")
 
         def write_history(values: Any) -> None:
             self.history = [Iteration(**fields) for fields in values]
@@ -256,7 +260,7 @@ class Descent(Strategy):
         n_inputs = len(self.inputs.table)
 
         def report(n: int) -> None:
-            if self.interrupted or self._seconds() > self.budget:
+            if self.is_interrupted or self._seconds() > self.budget:
                 raise EndedEarlyError
             facts = (
                 {"loss": self.history[-1].loss, "loss_unit": self.loss_unit} if self.history else {}

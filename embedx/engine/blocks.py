@@ -44,15 +44,17 @@ from embedx.text.subsampling import WHOLE_SENTENCE
 # The unrolled vector width of LLVM's loops over scores: rows of whole paddings leave no scalar
 # remainder.
 SCORE_PADDING = 2 * SIMD_WIDTH
-# Entries of the filter that tells whether a row may have been seen in this block.
+# Entries of `SkipGramWorkspace.seen`, a filter: by row modulo FILTER_SIZE.
 FILTER_SIZE = 2048
-# Places in `Block.sizes`: `sizes[INPUTS]` is the number of inputs.
+# Indices of `Block.sizes`.
 INPUTS, EXAMPLES, CERTAIN, NOISE, PAIRS = range(5)
-# Places in the cursor of a chunk: the next centre and the end of the centres; the end of the words,
-# which are centres and margins; where each pair is a block, the next context of the next centre;
-# the numbers of blocks and draws so far.
+# Indices of `SkipGramWorkspace.cursor`, the position in a chunk:
+#     NEXT_CENTRE, CENTRES_END     the centres that are left
+#     WORDS_END                    the end of the words, which are centres and margins
+#     NEXT_CONTEXT                 with block_size = 0, the next context of the next centre
+#     BLOCKS_SO_FAR, DRAWS_SO_FAR  counts
 NEXT_CENTRE, CENTRES_END, WORDS_END, NEXT_CONTEXT, BLOCKS_SO_FAR, DRAWS_SO_FAR = range(6)
-# Beyond all columns.
+# The beginning of an empty span: beyond all columns.
 NOWHERE = 1 << 30
 # Selections of candidates, `BlockPlan.selection`; by the name in `Sampler.candidates`.
 DRAWN, PATH, ALL, RETRIEVED = range(4)

@@ -74,7 +74,7 @@ class AllRows:
         self.threads = threads
         self.columns = columns  # without the padding of the rows
         self.constants = objective.constants(n_outputs, len(counts.offsets) - 1)
-        self.block = max(1, BLOCK_FLOATS // n_outputs)
+        self.block_size = max(1, BLOCK_FLOATS // n_outputs)
 
     def compile(self) -> None:
         """Compile or load the kernels."""
@@ -127,7 +127,7 @@ class FoundRows(AllRows):
         self.search = search
         self.seed = seed
         self.tail = tail
-        self.block = BLOCK_INPUTS
+        self.block_size = BLOCK_INPUTS
         self.scope = "" if tail.n_draws else " among the rows found"
         self.sampler_data = tail.sampler.data(tail.n_draws)
         # Capacity per input; the last cluster scored may exceed `n_scored`.
@@ -219,23 +219,29 @@ def evaluate(
     macs = 0
     n = len(inputs)
 
-    def add_block(first: int) -> tuple[float, Any, int]:
-        h = inputs[first : first + rows.block]
-        own_loss, c, work = rows.coefficients(first, h, outputs)
+    def evaluate_block(first: int) -> tuple[float, Any, int]:
+        """(loss, coefficients, multiply-adds) of the inputs from `first` on; writes their rows of
+        the gradient, if it is that of the inputs.
+        """
+        h = inputs[first : first + rows.block_size]
+        block_loss, coefficients, block_macs = rows.coefficients(first, h, outputs)
         if side == INPUTS:
-            gradient[first : first + len(h)] = c @ outputs
-        work += c.size * rows.columns * (1 if side == NEITHER else 2)
-        return own_loss, c.T if side == OUTPUTS else None, work
+            gradient[first : first + len(h)] = coefficients @ outputs
+        block_macs += coefficients.size * rows.columns * (1 if side == NEITHER else 2)
+        return block_loss, coefficients, block_macs
 
     with ThreadPoolExecutor(rows.threads) as pool:
-        step = rows.threads * rows.block
+        step = rows.threads * rows.block_size
         for start in range(0, n, step):
-            blocks = range(start, min(start + step, n), rows.block)
-            for first, (own_loss, c, work) in zip(blocks, pool.map(add_block, blocks), strict=True):
-                if c is not None:
-                    gradient += c @ inputs[first : first + rows.block]
-                loss = loss + own_loss
-                macs = macs + work
+            blocks = range(start, min(start + step, n), rows.block_size)
+            evaluated = pool.map(evaluate_block, blocks)
+            for first, (block_loss, coefficients, block_macs) in zip(
+                blocks, evaluated, strict=True
+            ):
+                if side == OUTPUTS:
+                    gradient += coefficients.T @ inputs[first : first + rows.block_size]
+                loss += block_loss
+                macs += block_macs
             report(min(start + step, n))
     return Evaluation(loss, gradient, macs)
 

@@ -35,7 +35,9 @@ class Optimum(NamedTuple):
     initial_loss: float  # the same at the start
     iterations: int
     evaluations: int  # passes over the data
-    slope: float  # largest element of the gradient; above the tolerance if not converged
+    largest_gradient: (
+        float  # largest absolute element of the gradient; above the tolerance if not converged
+    )
     interrupted_by: BaseException | None  # the KeyboardInterrupt that ended it early, if any
 
 
@@ -74,7 +76,7 @@ def minimise(
         search.initial_loss,
         search.iterations,
         search.evaluations,
-        search.slope,
+        search.largest_gradient,
         interrupted_by,
     )
 
@@ -92,9 +94,9 @@ def _examples_that_count(
 class _Search:
     """scipy's search from `start`, and its state: the last point that it accepted, and counts.
 
-    point  float64 (dim · n_outputs,)
-    slope  largest element of the gradient; infinite until the search ends
-    after  as of `minimise`
+    point             float64 (dim · n_outputs,)
+    largest_gradient  largest absolute element of the gradient; infinite until the search ends
+    after             as of `minimise`
     """
 
     def __init__(
@@ -107,7 +109,7 @@ class _Search:
         self.initial_loss = np.nan
         self.iterations = 0
         self.evaluations = 0
-        self.slope = np.inf
+        self.largest_gradient = np.inf
 
     @property
     def loss(self) -> float:
@@ -132,7 +134,7 @@ class _Search:
         )
         self.point = result.x
         self.value = result.fun
-        self.slope = float(np.abs(result.jac).max(initial=0))
+        self.largest_gradient = float(np.abs(result.jac).max(initial=0))
 
     def _evaluate(self, point: ndarray) -> tuple[float, ndarray]:
         """The penalised loss of a point, and its gradient."""

@@ -73,7 +73,7 @@ def train_tile(coefficients, examples, groups, group, first, last, plan, workspa
         counter = _shuffle(workspace.order, n, plan.key, counter)
         for begin in range(0, n, plan.batch_size):
             lr = plan.lr
-            if plan.falls:
+            if plan.lr_falls:
                 lr = float32(lr * (ONE - float32(step) / float32(n_steps)))
             step += 1
             chosen = workspace.order[begin : min(begin + plan.batch_size, n)]

@@ -55,7 +55,7 @@ class TilePlan(NamedTuple):
     lr: float32  # with sparse weights, that of the start
     # The rest is for sparse weights.
     epochs: int = 1
-    falls: bool = False  # the learning rate falls linearly to 0; else it is constant
+    lr_falls: bool = False  # the learning rate falls linearly to 0; else it is constant
     threshold: float32 = ZERO  # weights up to this absolute value are dropped
     key: uint64 = uint64(0)  # key of the random numbers
     first_state: float32 = ZERO  # initial optimizer state of every weight

@@ -74,7 +74,7 @@ class Problem:
         objective = OBJECTIVES[objective](OBJECTIVES[objective].Settings.from_options(options))
         self.rows = rows(objective, self.counts, N, DIM, threads)
         self.rows.compile()
-        self.rows.block = block or self.rows.block
+        self.rows.block_size = block or self.rows.block_size
         self.rows.refit(self.outputs)
 
     def evaluate(self, side):

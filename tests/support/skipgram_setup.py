@@ -31,6 +31,40 @@ def parts_at_random(n_words, n_ngrams):
     return Parts(ends.astype(np.int64), np.concatenate(parts_of_words).astype(np.int32))
 
 
+def stream_at_random(rng, n_tokens, n_words, keep_all):
+    """Three sentences of `n_words` words, and of two more that are left out of the vocabulary; some
+    words are subsampled unless all are kept.
+    """
+    tokens = rng.integers(0, n_words + 2, n_tokens).astype(np.int32)
+    tokens[[n_tokens // 3, n_tokens // 2]] = END_OF_SENTENCE
+    word = np.full(n_words + 2, LEFT_OUT, dtype=np.int32)
+    word[2:] = rng.permutation(n_words)
+    keep = np.full(n_words + 2, 2**32 - 1, dtype=np.uint32)
+    if not keep_all:
+        keep[2:7] = rng.integers(2**30, 2**32, 5)[:n_words]
+    return TokenStream(tokens, word, keep, np.zeros(n_pieces(tokens), dtype=np.uint8))
+
+
+def tables_at_random(rng, objective, rule, n_words, n_ngrams, dim, bias):
+    """Tables with rows for words and n-grams."""
+    n_outputs = objective.n_outputs(n_words)
+    columns = dim + bias
+    tables = engine.SkipGramTables(
+        new_table(n_words + n_ngrams, columns, rule),
+        new_table(n_outputs, columns, rule),
+        np.zeros((n_words, objective.state_width), dtype=np.float32),
+        np.zeros(n_words, dtype=np.int64),
+        parts_at_random(n_words, n_ngrams) if n_ngrams else NO_PARTS,
+    )
+    inputs = tables.inputs.rows
+    inputs[:n_words, :dim] = rng.normal(0, 0.5, (n_words, dim))
+    inputs[n_words:, :dim] = np.random.default_rng(9).normal(0, 0.5, (n_ngrams, dim))
+    tables.outputs.rows[:, :columns] = rng.normal(0, 0.5, (n_outputs, columns))
+    if bias:
+        inputs[:, dim] = 1
+    return tables
+
+
 class Setup:
     """A corpus of 3 sentences over `n_words` words (and 2 left out), random tables, and one way of
     forming blocks.
@@ -58,38 +92,17 @@ class Setup:
         rng = np.random.default_rng(seed)
         self.objective = objective
         self.sampler = sampler
+        self.optimizer = optimizer
         self.dim = dim
         self.n_tokens = n_tokens
         self.functions = None
-        tokens = rng.integers(0, n_words + 2, n_tokens).astype(np.int32)
-        tokens[[n_tokens // 3, n_tokens // 2]] = END_OF_SENTENCE
-        word = np.full(n_words + 2, LEFT_OUT, dtype=np.int32)
-        word[2:] = rng.permutation(n_words)
-        keep = np.full(n_words + 2, 2**32 - 1, dtype=np.uint32)
-        if not keep_all:
-            keep[2:7] = rng.integers(2**30, 2**32, 5)[:n_words]
+        self.stream = stream_at_random(rng, n_tokens, n_words, keep_all)
+        self.set_tokens(self.stream.tokens)
         counts = rng.integers(1, 100, n_words)
         objective.prepare(counts)
-        self.stream = TokenStream(tokens, word, keep, np.zeros(n_pieces(tokens), dtype=np.uint8))
-        self.set_tokens(tokens)
-        n_outputs = objective.n_outputs(n_words)
-        columns = dim + bias
+
         rule = update_rule(optimizer, row_length=dim)
-        self.optimizer = optimizer
-        self.tables = engine.SkipGramTables(
-            new_table(n_words + n_ngrams, columns, rule),
-            new_table(n_outputs, columns, rule),
-            np.zeros((n_words, objective.state_width), dtype=np.float32),
-            np.zeros(n_words, dtype=np.int64),
-            parts_at_random(n_words, n_ngrams) if n_ngrams else NO_PARTS,
-        )
-        self.tables.inputs.rows[:n_words, :dim] = rng.normal(0, 0.5, (n_words, dim))
-        self.tables.inputs.rows[n_words:, :dim] = np.random.default_rng(9).normal(
-            0, 0.5, (n_ngrams, dim)
-        )
-        self.tables.outputs.rows[:, :columns] = rng.normal(0, 0.5, (n_outputs, columns))
-        if bias:
-            self.tables.inputs.rows[:, dim] = 1
+        self.tables = tables_at_random(rng, objective, rule, n_words, n_ngrams, dim, bias)
         if noise is None:
             noise = rng.uniform(0.5, 1.5, n_words) if sampler == "unigram" else np.ones(n_words)
         self.drawing = (
@@ -99,28 +112,30 @@ class Setup:
         n_draws = draws if self.drawing.candidates == "drawn" else 0
         self.sampler_data = self.drawing.data(n_draws)
         self.alias = AliasTable(self.sampler_data.values, self.sampler_data.rows)
+
+        n_outputs = len(self.tables.outputs.rows)
         self.plan = blocks.BlockPlan(
-            list(ENCODERS).index(architecture),
-            window,
-            block_size,
-            n_draws,
-            n_outputs,
-            blocks.SELECTIONS[self.drawing.candidates],
-            blocks.form_of(objective),
-            objective.traits.keeps_accidental_hits,
-            objective.traits.uses_log_expected_count,
-            objective.traits.uses_score_gain,
-            dim if bias else -1,
-            rule,
-            objective.step == "proximal",
+            encoder=list(ENCODERS).index(architecture),
+            window=window,
+            block_size=block_size,
+            n_draws=n_draws,
+            n_outputs=n_outputs,
+            selection=blocks.SELECTIONS[self.drawing.candidates],
+            form=blocks.form_of(objective),
+            keeps_accidental_hits=objective.traits.keeps_accidental_hits,
+            uses_log_expected_count=objective.traits.uses_log_expected_count,
+            uses_score_gain=objective.traits.uses_score_gain,
+            bias=dim if bias else -1,
+            optimizer=rule,
+            is_proximal=objective.step == "proximal",
         )
         self.constants = objective.constants(n_draws or n_outputs, n_words)
         self.text_key = stream_key(1, 0)
         self.noise_key = stream_key(1, 0, 7)
-        longest = int(np.diff(self.sampler_data.offsets).max(initial=1))
+        longest_path = int(np.diff(self.sampler_data.offsets).max(initial=1))
         stride = self.tables.inputs.rows.shape[1]
         self.workspace = engine.new_workspace(
-            self.plan, n_tokens, stride, longest, objective.uniforms_width
+            self.plan, n_tokens, stride, longest_path, objective.uniforms_width
         )
 
     def set_tokens(self, tokens):
