@@ -286,12 +286,12 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if not self._text:
             options.setdefault("scaling", "none")
         settings = ClassifySettings.from_options(options)
-        # Those of steps may be meant for `partial_fit` after a fit by lbfgs.
+        # Settings of steps are not checked: after a fit by lbfgs, `partial_fit` may use them.
         checked = {name: value for name, value in given.items() if name not in STEP_SETTINGS}
         check_given(checked, settings, objective)
         by_lbfgs = settings.optimizer == Lbfgs.name
         if by_lbfgs:
-            # Parameters have the type of the features.
+            # L-BFGS gives the weights the type of the features.
             data = dataclasses.replace(data, features=data.features.astype(float64))
         with python_progress(self.verbose, OTHER_NAMES) as progress:
             config = ClassifierConfiguration(objective, settings, options, given_names(given))
@@ -316,7 +316,8 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         self.classifier_: Classifier = trained.classifier
         if not is_sparse:
-            # The weights are no larger than the data; sums over features then agree in any order.
+            # Scores then do not depend on the order in which features are summed. float64 weights
+            # take no more memory than dense features.
             self.classifier_.arrays = _as_float64(self.classifier_.arrays)
         self.classifier_.parameters_changed()
         outcome = trained.outcome.without_state()

@@ -1,53 +1,50 @@
-"""Decisions about `--weights`, how the weights of labels are stored and trained, and a list of all
-files that depend on them.
+"""`--weights`: how the weights of the labels are stored, and which trainer that takes.
 
-    weights  candidates of the loss  trained by                         trainer
-    dense    any                     steps on minibatches               StepTrainer
-    dense    all labels              L-BFGS on the whole data set       LbfgsTrainer
-    sparse   drawn, or on a path     steps on sparse rows               StepTrainer
-    sparse   all labels, each with   one label after another            LabelwiseTrainer
-             a loss of its own
-    tree     the same                the same, a level after another    LabelwiseTrainer
+    weights  candidates of the loss          trained by                        trainer
+    dense    any                             steps on minibatches              StepTrainer
+    dense    all labels                      L-BFGS on the whole data set      LbfgsTrainer
+    sparse   drawn labels, paths of a tree   steps on sparse weights           StepTrainer
+    sparse   all labels, where each has a    one label after another           LabelwiseTrainer
+             loss of its own
+    tree     the same                        the same, a level after another   LabelwiseTrainer
 
-`choose_weights` chooses the default; `training_method` the trainer (trainers.py);
-`trains_sparse_rows` distinguishes the two kinds of steps; `tree_depth` is the depth of a tree, 0
-for a single level of all labels. `unmet_condition` is what sparse weights and trees need of the
-data and of other settings; WEIGHTS_OF_SETTING are the settings that need such weights. The refusals
-of both are below.
+`choose_weights` chooses the default, `training_method` the trainer (trainers.py). What sparse
+weights and trees need of the data and of other settings is in `unmet_condition`; the settings that
+need such weights are in WEIGHTS_OF_SETTING. Refusals are at the end.
 
-Other files that read the setting:
+Other files with a case for the setting; a test keeps both lists complete:
 
-    settings.py               its declaration, those of a tree, and the limits of the default
-    objective_choice.py       ova is the default for sparse weights and for many labels
-    ineffective_settings.py   settings of other weights are refused before data are read
-    resolve.py                defaults of the optimizer, its rate, and propensities
-    refusals.py               dual coordinate descent is for sparse weights; the order of refusals
-    run_size.py               what to do where memory is short
-    setting_notes.py          a warning of negative features
-    step_trainer.py           steps on sparse rows: SampledSparse
-    sampled_minibatches.py    these, whose weights are stored as a tree of one level
-    tree_plans.py             the levels and leaves of a tree
-    continued_training.py     which weights training continues from
-    estimator.py              the same for `partial_fit`
-    estimator_settings.py     L-BFGS is no default where other weights are asked for
-    comparison/labels.py      labels that are trained one after another converge
-    distributed/refusals.py   a cluster trains all but sparse rows by steps, and L-BFGS
+    settings.py               declares it and the settings of a tree
+    objective_choice.py       sparse weights and trees make ova the default objective
+    ineffective_settings.py   refuses settings that need other weights, before data are read
+    refusals.py               calls the refusals below; dual coordinate descent needs sparse weights
+    resolve.py                chooses the optimizer by the weights
+    run_size.py               size of the weights, and the remedy where memory is short
+    setting_notes.py          warns of negative features, which sparse weights suit badly
+    tree_plans.py             plans the levels and leaves of a tree
+    step_trainer.py           chooses SampledSparse for steps on sparse weights
+    sampled_minibatches.py    SampledSparse, whose weights are stored as a tree of one level
+    labelwise.py, labelwise_trainer.py, trainers.py   train one label after another
+    continued_training.py     which weights training can continue from
+    estimator.py              `partial_fit` trains dense weights, or continues sparse ones
+    estimator_settings.py     L-BFGS is the default for dense weights alone
+    comparison/labels.py      variants that are trained label by label train to convergence
+    distributed/refusals.py   a cluster does not train sparse weights by steps
+    distributed/strategy.py, distributed/tiles.py   a cluster trains label by label
 
-A trained model is what its arrays are: `has_sparse_weights` and `has_label_tree` of classifier.py.
-These ask for them, or for the strategy that trained it:
+A trained model has no such setting: `has_sparse_weights` and `has_label_tree` of classifier.py tell
+what its arrays are. Files with a case for these:
 
-    classifier.py             scores by all weights, by the sparse ones, or none by a tree
-    label_tree.py             the tree of a trained model: search, and the arrays of a folder
-    predictions.py, label_metrics.py   labels that a tree does not find
-    decisions.py              sets have fewer labels with a tree
-    ranking.py                the best labels through a tree; an index for dense weights
-    held_out.py               no temperature where not all labels have scores
-    model_folder.py           the arrays of a folder
-    run.py, anchors.py        the mean of old and new weights
+    classifier.py             scores by dense or by sparse weights; a tree does not score all labels
+    label_tree.py             the tree of a model, its search, and its arrays
+    model_folder.py           which arrays a folder must have
+    ranking.py                the best labels by a tree; an index needs dense weights
+    predictions.py            labels of probability above 1/2 by a tree; sizes of conformal sets
+    decisions.py              the same sizes
+    label_metrics.py          no log-likelihood where a tree does not find all labels
+    held_out.py               no temperature where there are no scores of all labels
+    run.py, anchors.py        the mean of old and new weights, where training continues
     linear_weights.py         coef_ and intercept_, which a tree has not
-    labelwise.py, labelwise_trainer.py, trainers.py   the training
-    distributed/strategy.py   what the workers of a cluster train
-    distributed/tiles.py      the same, where labels are trained one after another
 """
 
 from collections.abc import Iterator
@@ -79,9 +76,9 @@ from embedx.objectives.contract import Objective
 from embedx.optimizers.dcd import DualCoordinateDescent
 from embedx.optimizers.lbfgs import Lbfgs
 
-# Number of weights up to which they are dense by default where rows are drawn.
+# Number of weights up to which they are dense by default where candidates are drawn.
 MAX_DENSE_SAMPLED = 250_000_000
-# Number of weights up to which they are dense by default where all rows are scored.
+# Number of weights up to which they are dense by default where all labels are scored.
 MAX_DENSE = 10_000_000
 # With fewer labels, weights are dense by default if validation data stop the training.
 FEW_LABELS = 20_000

@@ -20,11 +20,18 @@ from embedx.kernels import Batch, new_batch
 from embedx.labeled.data import Labels
 from embedx.objectives.contract import Objective
 
-COPIES = 49  # arrays of the size of the parameters that scipy keeps
-FOR_EVER = 2**50  # update count at which the rate of every state is 0
-# Scores, or features as float64, in a block: two megabytes, which stay in the cache.
+# Arrays of the size of the parameters that scipy keeps.
+COPIES = 49
+# Update count of every state: so many that the step of a state, about 1 / count, is nothing, and it
+# stays at its optimum.
+MANY_UPDATES = 2**50
+# Maximum number of scores, and of features as float64, in a block: two megabytes, which fit into
+# the cache.
 BLOCK_FLOATS = 1 << 18
-MIN_DENSE_EXAMPLES = 256  # in a block: adding up its gradient then costs little beside computing it
+# Minimum number of dense examples in a block: computing their gradient then takes much longer than
+# adding it to the sum, one addition for each element of W. Of sparse examples, which are less work,
+# it is the number of rows of W.
+MIN_DENSE_EXAMPLES = 256
 
 
 class Optimum(NamedTuple):
@@ -186,9 +193,10 @@ class _PenalisedLoss:
         ]
         max_terms = max((len(block.entries.example) for block in self.blocks), default=0)
         n_outputs = shape[1]
+        # Buffers for the terms of one block.
         self.batch = new_batch(max_terms, n_outputs, dtype=float64)
         self.batch.state_row[:] = np.arange(len(self.batch.state_row))
-        self.batch.n_updates[:] = FOR_EVER
+        self.batch.n_updates[:] = MANY_UPDATES
         self.constants = objective.constants(n_outputs, n_outputs).astype(float64)
 
     def penalty(self, point: ndarray) -> float:
@@ -265,14 +273,17 @@ def _block(
 
 
 def _coefficients(
-    objective: Objective, block: _Block, z: ndarray, workspace: Batch, constants: ndarray
+    objective: Objective, block: _Block, z: ndarray, buffers: Batch, constants: ndarray
 ) -> tuple[float, ndarray]:
-    """The weighted loss of a block with scores z, and ∂loss/∂z, (n, n_outputs). May overwrite z."""
+    """The weighted loss of a block with scores z, and ∂loss/∂z, (n, n_outputs). May overwrite z.
+
+    buffers  of at least as many terms as the block has
+    """
     entries = block.entries
     n_terms = len(entries.example)
     n_outputs = z.shape[1]
     scores = z if block.starts is None else z[entries.example]
-    batch = Batch(*(array[:n_terms] for array in workspace))
+    batch = Batch(*(array[:n_terms] for array in buffers))
     entries.write(batch.label, batch.sample_count)
     state = np.zeros((n_terms, objective.state_width))
     if objective.state_width:
@@ -284,13 +295,14 @@ def _coefficients(
         group_z = np.ascontiguousarray(scores[terms])
         group_state = np.ascontiguousarray(state[terms])
         n = len(group_z)
-        group = Batch(*(array[:n] for array in workspace))._replace(
+        no_step = float64(0)
+        group = Batch(*(array[:n] for array in buffers))._replace(
             z=group_z,
             label=np.ascontiguousarray(batch.label[terms]),
             sample_count=np.ascontiguousarray(batch.sample_count[terms]),
         )
         loss += weight * objective.coefficients(
-            group, group_state, constants, n, n_outputs, float64(0)
+            group, group_state, constants, n, n_outputs, no_step
         )
         scores[terms] = weight * group_z
     coefficients = scores
