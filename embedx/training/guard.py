@@ -54,40 +54,40 @@ GOOD = 0.1
 # The square of a larger parameter comes near the limit of float32.
 MAX_PARAMETER = 1e15
 IN_STATE = (
-    "since",
-    "due",
+    "interval_start",
+    "interval_end",
     "phase",
     "untrained_loss",
     "best",
     "baseline",
-    "high",
-    "step",
+    "high_since",
+    "checked_step",
     "good_step",
     "is_good",
     "has_begun",
-    "lowered",
+    "factors",
     "parts",
 )
 
 
 @dataclass
 class Guard:
-    """The guard of a run. Its `state` is rolled back with the run, except for `lowered`.
+    """The guard of a run. Its `state` is rolled back with the run, except for `factors`.
 
     state_of_run    complete once `begin` is called
     is_on           whether the run is checked at all
     keeps_copy      whether a copy of the state is kept in memory
-    since           share of the run done at the last check
-    due             share of the run done at the next check
-    parts           tallies of the parts of the interval since the last check
+    interval_start  share of the run done at the last check
+    interval_end    share of the run done at the next check
+    parts           tallies of the parts of the interval
     untrained_loss  None if it was not measured before training
     best            best loss of the phase
-    high            shares of the run done at the starts of intervals of high loss
-    step            number of chunks trained at the last check
+    high_since      the starts of the latest intervals, as long as their loss was high
+    checked_step    number of chunks trained at the last check
     good_step       number of chunks trained at the last good state, as the interval after it has
                     shown; 0 if that was the start
     is_good         whether the last interval was good
-    lowered         factor of the learning rate after each rollback
+    factors         factor of the learning rate after each rollback
     copy            of the last good state, at first of the initial one or the one that is resumed
     """
 
@@ -97,19 +97,19 @@ class Guard:
 
     is_on: bool = field(init=False)
     keeps_copy: bool = True
-    since: float = 0.0
-    due: float = 1 / CHECKS_OF_RUN
+    interval_start: float = 0.0
+    interval_end: float = 1 / CHECKS_OF_RUN
     parts: list[Tally] = field(default_factory=lambda: [Tally()] * PARTS_OF_INTERVAL)
     phase: int = 0
     untrained_loss: float | None = None
     best: float = math.inf
     baseline: float | None = None
-    high: list[float] = field(default_factory=list)
-    step: int = 0
+    high_since: list[float] = field(default_factory=list)
+    checked_step: int = 0
     good_step: int = 0
     is_good: bool = False
     has_begun: bool = False
-    lowered: list[float] = field(default_factory=list)
+    factors: list[float] = field(default_factory=list)
     copy: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
@@ -118,7 +118,7 @@ class Guard:
     @property
     def factor(self) -> float:
         """The current factor of learning rates."""
-        return self.lowered[-1] if self.lowered else 1.0
+        return self.factors[-1] if self.factors else 1.0
 
     def state(self) -> TrainState:
         """The state of the guard, which is saved with the run."""
@@ -165,12 +165,16 @@ class Guard:
 
     def add(self, share: float, done: Tally) -> None:
         """Add a chunk that was started at this share of the run."""
-        part = int(PARTS_OF_INTERVAL * (share - self.since) / (self.due - self.since))
+        part = int(
+            PARTS_OF_INTERVAL
+            * (share - self.interval_start)
+            / (self.interval_end - self.interval_start)
+        )
         self.parts[min(max(part, 0), PARTS_OF_INTERVAL - 1)] += done
 
     def is_due(self, share: float, phase: int) -> bool:
         """Whether a check is due."""
-        return self.is_on and (share >= self.due or phase != self.phase)
+        return self.is_on and (share >= self.interval_end or phase != self.phase)
 
     def check(self, share: float, step: int, phase: int, is_over: bool) -> Reason | None:
         """Why the run diverges; None if it does not. Copies its state if it is good."""
@@ -183,9 +187,9 @@ class Guard:
         if losses:
             loss = median(losses)
             total = sum(self.parts, Tally())
-            wrong = self._judge(loss, total.loss / total.pairs, share, is_over)
-            if wrong is not None:
-                return wrong
+            reason = self._judge(loss, total.loss / total.pairs, share, is_over)
+            if reason is not None:
+                return reason
             self.best = min(self.best, loss)
             is_good = self._is_good_loss(loss)
         self._begin_interval(share)
@@ -194,8 +198,8 @@ class Guard:
         was_good = self.is_good
         self.is_good = is_good and phase == self.phase
         if is_good:
-            self.good_step = self.step
-        self.step = step
+            self.good_step = self.checked_step
+        self.checked_step = step
         if phase != self.phase:
             self.phase = phase
             self.best = math.inf
@@ -208,14 +212,14 @@ class Guard:
     def _is_good_loss(self, loss: float) -> bool:
         """Whether a loss is not above the best and the untrained loss."""
         untrained_loss = self.best if self.untrained_loss is None else self.untrained_loss
-        return loss - self.best <= self._unit(self.best) and above(loss, untrained_loss) <= GOOD
+        return loss - self.best <= self._unit(self.best) and excess(loss, untrained_loss) <= GOOD
 
     def _begin_interval(self, share: float) -> None:
         """Start the interval to the next check, at this share of the run."""
-        self.since = share
-        self.due = (math.floor(CHECKS_OF_RUN * share) + 1) / CHECKS_OF_RUN
-        if self.due <= share:
-            self.due += 1 / CHECKS_OF_RUN
+        self.interval_start = share
+        self.interval_end = (math.floor(CHECKS_OF_RUN * share) + 1) / CHECKS_OF_RUN
+        if self.interval_end <= share:
+            self.interval_end += 1 / CHECKS_OF_RUN
         self.parts = [Tally()] * PARTS_OF_INTERVAL
 
     def _judge(self, loss: float, mean: float, share: float, is_over: bool) -> Reason | None:
@@ -228,18 +232,19 @@ class Guard:
             return _increase(best, loss)
         if untrained_loss is None:
             return None
-        height = above(loss, untrained_loss)
-        self.high = [*self.high, self.since] if height > HIGH else []
-        if len(self.high) >= MIN_HIGH and share - self.high[0] >= LASTING:
+        height = excess(loss, untrained_loss)
+        is_high = height > HIGH
+        self.high_since = [*self.high_since, self.interval_start] if is_high else []
+        if len(self.high_since) >= MIN_HIGH and share - self.high_since[0] >= LASTING:
             return _increase(untrained_loss, loss)
         baseline = untrained_loss if self.baseline is None else min(self.baseline, untrained_loss)
         slack = 0 if self.phase == 0 else SLACK
-        if is_over and self.lowered and above(loss, baseline) > slack:
+        if is_over and self.factors and excess(loss, baseline) > slack:
             return Reason(
                 f"the loss ended at {loss:.4g}, while that of a model that ignores its inputs is"
                 f" {baseline:.4g}"
             )
-        if height > FAR or above(mean, untrained_loss) > VERY_FAR:
+        if height > FAR or excess(mean, untrained_loss) > VERY_FAR:
             return _increase(untrained_loss, max(loss, mean))
         return None
 
@@ -253,9 +258,9 @@ class Guard:
         """Restore the last good state, and lower the rate; return False if there is no good state,
         or there were too many rollbacks.
         """
-        if not self.is_on or len(self.lowered) >= len(DIVISORS) or not self._restore():
+        if not self.is_on or len(self.factors) >= len(DIVISORS) or not self._restore():
             return False
-        self.lowered = [*self.lowered, self.factor / DIVISORS[len(self.lowered)]]
+        self.factors = [*self.factors, self.factor / DIVISORS[len(self.factors)]]
         return True
 
     def end_at_good_state(self) -> bool:
@@ -268,7 +273,7 @@ class Guard:
             return True
         loss = self.strategy.sampled_loss()
         self._restore()
-        return loss is None or above(loss, self.untrained_loss) <= SLACK
+        return loss is None or excess(loss, self.untrained_loss) <= SLACK
 
     def free_copy(self) -> None:
         """Free the memory of the copy, at the end of training."""
@@ -280,7 +285,7 @@ class Guard:
 
     def _restore_values(self) -> bool:
         """`_restore`; time and learning rates are not rolled back."""
-        lowered = self.lowered
+        factors = self.factors
         clock = self.state_of_run.values["trainer.seconds"]
         seconds = clock.read()
         if self.copy is not None:
@@ -290,7 +295,7 @@ class Guard:
         ):
             return False
         clock.write(seconds)
-        self.lowered = lowered
+        self.factors = factors
         self.strategy.after_rollback()
         return True
 
@@ -299,8 +304,8 @@ def _increase(before: float, after: float) -> Reason:
     return Reason(f"the loss went from {before:.4g} to {after:.4g}")
 
 
-def above(loss: float, other: float) -> float:
-    """The excess of a loss over another, in units of the latter and at least of a nat."""
+def excess(loss: float, other: float) -> float:
+    """How far a loss is above another, in units of the latter and at least of a nat."""
     return (loss - other) / max(abs(other), 1.0)
 
 

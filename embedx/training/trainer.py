@@ -307,7 +307,7 @@ class _Training:
         """
         first = self.schedule.learning_rate
         setting = Setting("learning_rate")
-        if not self.guard.lowered:
+        if not self.guard.factors:
             remedy: Text = ("try a smaller ", setting, f", {first / 4:.3g} say")
             return DivergedError(problem, remedy)
         rates = ", ".join(f"{rate:.3g}" for rate in (first, *self._lowered_rates))
@@ -317,7 +317,7 @@ class _Training:
     @property
     def _lowered_rates(self) -> list[float]:
         """The learning rate after each rollback."""
-        return [self.schedule.learning_rate * factor for factor in self.guard.lowered]
+        return [self.schedule.learning_rate * factor for factor in self.guard.factors]
 
     # ---- what the run reports
 
@@ -506,7 +506,7 @@ class _Training:
         self.tally += tally
         share = step.share_at_start
         self.curve.add(share, tally, self._epochs, self.seconds)
-        if share < self.guard.since:
+        if share < self.guard.interval_start:
             # The run was checked while this chunk was trained (`_check_without_pause`): the chunk
             # counts for the interval after that check.
             share = self._share_finished
