@@ -21,9 +21,6 @@ from embedx.skipgram.settings import StartSettings
 from embedx.skipgram.start import RATE, Start
 from embedx.skipgram.strategies import empty_tables
 from embedx.tasks.words import report_scores
-from embedx.text.settings import VocabularySettings
-from embedx.text.vocabulary import select
-from embedx.text.word_list import WordList
 from embedx.vectors.model import WordVectors
 from tests.support import word_training
 from tests.support.commands import invoke
@@ -138,11 +135,13 @@ def test_continued_training_on_the_same_text_keeps_the_vectors(folder, objective
     )
     assert after > before - 0.01
     fresh = embedx.SkipGram(objective=objective, **{**FEW, "epochs": 1}).fit(TEXT).model
-    on = train_more(
+    continued = train_more(
         folder(objective), TEXT, objective=objective, epochs=1, learning_rate=1e-3
     ).model
-    ways = [np.abs(rows(model, old.words, "input") - old.vectors).max() for model in (on, fresh)]
-    assert ways[0] < 0.1 < ways[1]
+    distance_of_continued, distance_of_fresh = (
+        np.abs(rows(model, old.words, "input") - old.vectors).max() for model in (continued, fresh)
+    )
+    assert distance_of_continued < 0.1 < distance_of_fresh
 
 
 @pytest.mark.parametrize("objective", ["ns", "ar", "hs"])
@@ -413,25 +412,9 @@ def test_a_start_model_that_does_not_exist_is_refused(folder):
         train_more(folder(), start="nowhere")
 
 
-def test_a_vocabulary_of_a_list(write):
-    class Corpus:
-        words = WordList.of(["rare", "b", "a", "often"])
-        counts = np.array([1, 5, 5, 40])
-
-    vocabulary, remap = select(Corpus, VocabularySettings(vocab=write("rare\t3\n\na 5 x\nnone\n")))
-    assert vocabulary.words == ["a", "rare"]
-    assert vocabulary.counts.tolist() == [5, 1]
-    assert remap.tolist() == [1, -1, 0, -1]
-    for text in ("none\n", "\n", b"\xff"):
-        file = write(text)
-        with refused("vocab", value=file):
-            select(Corpus, VocabularySettings(vocab=file))
-
-
 def test_the_command_keeps_the_models_settings_and_the_model(
     folder, write, tmp_path, monkeypatch, capsys
 ):
-
     monkeypatch.chdir(tmp_path)
     more = write("\n".join(map(" ".join, MORE)), "more.txt")
     typed = [

@@ -91,3 +91,18 @@ def test_a_byte_order_mark_belongs_to_no_word_of_a_list(tmp_path):
     file.write_bytes(b"\xef\xbb\xbfoften\na\n")
     vocabulary, _ = select(CORPUS, VocabularySettings(vocab=str(file)))
     assert vocabulary.words == ["often", "a"]
+
+
+def test_a_vocabulary_of_a_list(write):
+    class Corpus:
+        words = WordList.of(["rare", "b", "a", "often"])
+        counts = np.array([1, 5, 5, 40])
+
+    vocabulary, remap = select(Corpus, VocabularySettings(vocab=write("rare\t3\n\na 5 x\nnone\n")))
+    assert vocabulary.words == ["a", "rare"]
+    assert vocabulary.counts.tolist() == [5, 1]
+    assert remap.tolist() == [1, -1, 0, -1]
+    for text in ("none\n", "\n", b"\xff"):
+        file = write(text)
+        with refused("vocab", value=file):
+            select(Corpus, VocabularySettings(vocab=file))
