@@ -328,3 +328,11 @@ def test_checkpoints_are_pruned_though_one_cannot_be_written(tmp_path, monkeypat
     writing.take(a_state()[0], wait=True)
     assert len(writing.states()) == checkpoint.KEPT_STATES
     assert "No space left on device" in writing.progress.notes[-1]
+
+
+def test_a_model_that_is_complete_has_no_run_to_resume(two_topics, tmp_path):
+    embedx.train(str(two_topics), output=tmp_path / "out", epochs=1, dim=4)
+    with refused(None, "start", kind=DataError, quoting="this model is complete"):
+        run_command.read_command(tmp_path / "out")
+    with refused(None, kind=DataError, quoting="there is no other.checkpoint"):
+        run_command.read_command(tmp_path / "other")

@@ -315,6 +315,7 @@ W, S = "word2vec -train x -output y", "supervised -input x -output y"
         ("quantize -input x", "no command quantize: `embedx export MODEL FILE.npz --dtype int8`"),
         ("dump x input", "dump input: "),
         ("nn x --dim 3", "No such option: --dim; `embedx train` takes it"),
+        ("nn x -q", "No such option: -q; `embedx train` takes it"),
     ],
 )
 def test_unsupported_options_of_other_programs_get_one_line(line, message):

@@ -73,6 +73,10 @@ class Command(TyperCommand):
         name = error.option_name.lstrip("-")
         if name in INSTEAD:
             return f"--{name}: {INSTEAD[name]}"
+        # `-q` was made `--q`, as `-size` is `--size`.
+        message = error.message
+        if len(name) == 1:
+            message = message.replace(f"--{name}", f"-{name}")
 
         spellings = {known: f"--{known}" for known in known_names}
         for option in self.settings.values():
@@ -80,11 +84,11 @@ class Command(TyperCommand):
                 spellings[option.typed_name] = f"--set {option.typed_name}=VALUE"
         matches = difflib.get_close_matches(name, spellings, n=1, cutoff=0.65)
         if matches:
-            return f"{error.message}; did you mean {spellings[matches[0]]}? see --help"
+            return f"{message}; did you mean {spellings[matches[0]]}? see --help"
         other = command_with(name, besides=str(self.name))
         if other is not None:
-            return f"{error.message}; `embedx {other}` takes it"
-        return f"{error.message}; see --help"
+            return f"{message}; `embedx {other}` takes it"
+        return f"{message}; see --help"
 
     def _option_at_fault(self, error: Any) -> str | None:
         """The option that an error is about, as it is typed; None where it is about none."""

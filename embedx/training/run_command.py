@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from embedx.errors import DataError, Setting
+from embedx.errors import DataError, Setting, Text
 from embedx.runtime import atomic, shell
 from embedx.settings import Options, Record
 from embedx.storage import description
+from embedx.storage.replacement import is_model
 from embedx.training.checkpoint_folder import PARTIAL_RUN, RUN, folder_of
 from embedx.training.state_file import DAMAGED
 
@@ -75,9 +76,12 @@ def read_command(output: Path) -> RunCommand:
         version = run["embedx"]
     except FileNotFoundError:
         problem = f"no run to resume: there is no {os.path.basename(file.parent)} beside it"
+        remedy: Text = "start it with its original command"
         if file.parent.is_dir():
             problem = "no run to resume: it ended before it wrote a checkpoint"
-        remedy = "start it with its original command"
+        elif is_model(output):
+            problem = "no run to resume: this model is complete"
+            remedy = ("use it, or train it on other data with ", Setting("start", output.name))
         raise DataError(output, None, problem, remedy) from None
     except DAMAGED as error:
         raise damaged(file, str(error)) from error
