@@ -34,6 +34,21 @@ GENSIM = {
     "iter": "epochs",
     "max_final_vocab": "max_vocab",
 }
+# Parameters of gensim without an equal here, and what to do instead.
+INSTEAD_OF_GENSIM = {
+    "sentences": "give them to `fit`",
+    "corpus_file": "give it to `fit`",
+    "min_alpha": "leave it out: the learning rate falls to 0",
+    "max_vocab_size": "`max_vocab` keeps the most frequent words",
+    "ns_exponent": "give `sampler_exponent`",
+    "compute_loss": "leave it out: `model.facts` has the loss",
+    "callbacks": "give them to `fit`",
+    "sorted_vocab": "leave it out: words are sorted by their counts",
+    "shrink_windows": "leave it out: widths of windows are drawn",
+    "min_n": "give `subwords`, such as '3-6'",
+    "max_n": "give `subwords`, such as '3-6'",
+    "bucket": "give `buckets`",
+}
 # By parameter of gensim: for each possible value the corresponding setting and its value.
 SWITCHES: dict[str, dict[int, tuple[str, Any] | None]] = {
     "sg": {0: ("architecture", "cbow"), 1: ("architecture", "skipgram")},
@@ -106,12 +121,20 @@ def signature(first: Mapping[str, Any], defaults: Mapping[str, Any]) -> inspect.
     return inspect.Signature(parameters)
 
 
-def check_names(owner: str, names: Iterable[str], known: Iterable[str]) -> None:
-    """Raise TypeError for an unknown parameter."""
+def check_names(
+    owner: str,
+    names: Iterable[str],
+    known: Iterable[str],
+    instead: Mapping[str, str] = MappingProxyType({}),
+) -> None:
+    """Raise TypeError for an unknown parameter.
+
+    instead  by name, what to do in place of giving it
+    """
     known = list(known)
     unknown = [name for name in names if name not in known]
     if unknown:
-        remedy = near(unknown[0], known, "").strip()
+        remedy = instead.get(unknown[0]) or near(unknown[0], known, "").strip()
         if not remedy:
             remedy = f"its settings are {', '.join(sorted(known))}"
         raise TypeError(f"{owner} takes no {', '.join(unknown)}; {remedy}")

@@ -177,6 +177,24 @@ def test_columns_are_guessed_and_said(tmp_path, heading, places, columns, separa
     assert guess.endswith("choose others by --columns")
 
 
+@pytest.mark.parametrize(
+    "heading",
+    [
+        "Bestellnr;Artikel;Datum",
+        "Kundennummer;Artikelname;Datum",
+        "client_id;Produit;date",
+        "Pedido;Artículo;fecha",
+        "KlantNr;artikel;datum",
+    ],
+)
+def test_columns_are_known_by_names_in_several_languages(tmp_path, heading):
+    table = tmp_path / "orders.csv"
+    table.write_text(f"{heading}\n1;Chair;2026-01-02\n1;Desk Lamp;2026-01-01\n", "utf-8")
+    progress = Notes()
+    assert list(sessions(str(table), None, None, progress)) == ["Desk_Lamp Chair"]
+    assert f"are the columns {heading.replace(';', ', ')}" in progress.notes[0]
+
+
 def test_two_columns_without_a_heading_are_user_and_item(tmp_path):
     table = tmp_path / "orders.csv"
     table.write_text("1;Desk Lamp\n1;Chair\n")
@@ -194,7 +212,7 @@ def test_a_session_comes_before_the_user_and_other_columns_are_named(tmp_path):
 @pytest.mark.parametrize(
     ("text", "listed"),
     [
-        ("klant,artikel\n1,a\n1,b\n", ("klant, artikel",)),
+        ("kuka,mitä\n1,a\n1,b\n", ("kuka, mitä",)),
         ("user,order_total\n1,3\n", ("user, order_total",)),
         # MovieLens: user, item, rating, time
         ("196\t242\t3\t881250949\n196\t302\t3\t891717742\n", ("1, 2, 3, 4",)),

@@ -312,3 +312,20 @@ def test_progress_on_a_log_is_lines_and_json(two_topics, tmp_path):
     assert training[-1]["done"] == training[-1]["total"]
     rates = [event["learning_rate"] for event in training]
     assert rates == sorted(rates, reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [
+        ("sentences", "fit"),
+        ("min_alpha", "falls to 0"),
+        ("max_n", "subwords"),
+        ("callbacks", "fit"),
+    ],
+)
+def test_parameters_of_gensim_without_an_equal_come_with_what_to_do(name, instead):
+    message = f"SkipGram takes no {name}; .*{instead}"
+    with pytest.raises(TypeError, match=message):
+        embedx.SkipGram(**{name: 1})
+    with pytest.raises(TypeError, match=message):
+        embedx.SkipGram().set_params(**{name: 1})

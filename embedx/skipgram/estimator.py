@@ -83,7 +83,10 @@ class SkipGram:
         **settings: "Unpack[SkipGramParameters]",
     ) -> None:
         parameters.check_names(
-            "SkipGram", settings, [*FIELDS, *parameters.GENSIM, *parameters.SWITCHES]
+            "SkipGram",
+            settings,
+            [*FIELDS, *parameters.GENSIM, *parameters.SWITCHES],
+            parameters.INSTEAD_OF_GENSIM,
         )
         self.cache_dir = Path(cache_dir) if cache_dir else None
         self.verbose = verbose
@@ -244,7 +247,7 @@ class SkipGram:
         changes nothing.
         """
         known = [*OTHER_PARAMETERS, *FIELDS, *parameters.GENSIM, *parameters.SWITCHES]
-        parameters.check_names("SkipGram", params, known)
+        parameters.check_names("SkipGram", params, known, parameters.INSTEAD_OF_GENSIM)
         vars(self).update(
             vars(type(self)(**{**self._params, **parameters.without_gensim_names(params)}))
         )

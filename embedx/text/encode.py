@@ -18,6 +18,7 @@ from embedx.settings import Record
 from embedx.text import cache
 from embedx.text.corpus_writer import CorpusWriter
 from embedx.text.encoded_corpus import EncodedCorpus
+from embedx.text.file_kinds import TO_UTF8
 from embedx.text.phrase_list import Phrases
 from embedx.text.phrases import with_phrases
 from embedx.text.reading import Watch, check_has_words, read, skipped_kinds
@@ -167,7 +168,8 @@ def _note_damage(report: Record, settings: TextSettings, progress: Progress) -> 
         if source["bad_utf8"]:
             places = _counted(source["bad_utf8"], "place")
             first = f"the first is at byte {source['first_bad_byte']} of the (unpacked) text"
-            progress.note(f"{name}: {places} not UTF-8, {remedies[settings.on_bad_utf8]}; {first}")
+            damage = f"{name}: {places} not UTF-8, {remedies[settings.on_bad_utf8]}; {first}"
+            progress.note(f"{damage}; if the text has another encoding {TO_UTF8}")
         if source["bad_records"]:
             records = _counted(source["bad_records"], "record")
             progress.note(f"{name}: {records} skipped; the first: {source['first_bad_record']}")

@@ -12,25 +12,36 @@ from embedx.text.times import SINCE_1970, Times
 USUAL_NAMES = ("user", "item", "time")
 # Last words of names without those of IDENTIFIERS, the preferred ones first. Sessions and orders
 # come before users: they are the sessions that are looked for.
-SESSIONS = ("session", "visit", "basket", "cart", "order", "invoice", "transaction", "receipt")
-PEOPLE = ("user", "customer", "client", "visitor", "member", "buyer", "shopper", "account")
-ITEMS = (
-    "item",
-    "product",
-    "article",
-    "sku",
-    "stock",
-    "asin",
-    "isbn",
-    "movie",
-    "track",
-    "song",
-    "description",
-)
-TIMES = ("timestamp", "datetime", "date", "time", "at", "ts", "day", "when")
-WORDS_BY_ROLE = {"user": (*SESSIONS, *PEOPLE), "item": ITEMS, "time": TIMES}
-IDENTIFIERS = {"id", "ids", "no", "nr", "number", "code", "key", "uuid", "name", "title"}
-WORD = re.compile(r"[A-Z]*[a-z]+|[A-Z]+")
+# English, then German, French, Spanish, Italian, Portuguese, Dutch and Polish.
+SESSIONS = """
+    session visit basket cart order invoice transaction receipt
+    bestellung bestell auftrag warenkorb beleg rechnung commande panier facture pedido carrito
+    factura compra ordine carrello fattura fatura bestelling winkelwagen factuur zamówienie koszyk
+    faktura
+"""
+PEOPLE = """
+    user customer client visitor member buyer shopper account
+    kunde kunden benutzer nutzer mitglied utilisateur acheteur cliente usuario utente usuário klant
+    gebruiker klient
+"""
+ITEMS = """
+    item product article sku stock asin isbn movie track song
+    artikel produkt produit artículo articulo producto articolo prodotto artigo produto towar
+    description
+"""
+TIMES = """
+    timestamp datetime date time at ts day when
+    datum zeit zeitpunkt fecha hora data ora tijd
+"""
+WORDS_BY_ROLE = {
+    "user": [*SESSIONS.split(), *PEOPLE.split()],
+    "item": ITEMS.split(),
+    "time": TIMES.split(),
+}
+NOUNS = {*WORDS_BY_ROLE["user"], *WORDS_BY_ROLE["item"]}
+IDENTIFIERS = {"id", "ids", "no", "nr", "number", "nummer", "code", "key", "uuid", "name", "title"}
+# `Stock` and `Code` of StockCode.
+WORD = re.compile(r"[A-ZÀ-ÖØ-Þ]*[^\W\d_A-ZÀ-ÖØ-Þ]+|[A-ZÀ-ÖØ-Þ]+")
 
 
 def guess_columns(row: Mapping[str, Any]) -> list[str] | None:
@@ -70,7 +81,7 @@ def last_word(name: str) -> str:
             return end
     for end in IDENTIFIERS:
         # orderid
-        if word.endswith(end) and word.removesuffix(end) in (*SESSIONS, *PEOPLE, *ITEMS):
+        if word.endswith(end) and word.removesuffix(end) in NOUNS:
             return word.removesuffix(end)
     return word.removesuffix("s") if word != "ts" else word
 

@@ -88,6 +88,9 @@ def _check_roles(
     file: str, roles: Roles, available: Mapping[str, None], needs_label_column: bool
 ) -> None:
     """Raise `EmbedxError` if no column has features, or none has labels that are needed."""
+    if roles.text and needs_label_column and len(roles.could_be_labels) > 1:
+        problem = f"its columns {listed(roles.could_be_labels)} could all have the labels"
+        raise DataError(file, None, problem, ("name one by ", Setting("label_column")))
     missing: list[Text] = []
     if not roles.text and not roles.numbers:
         numbers = (" (or ", Setting("feature_columns"), ", of numbers)")

@@ -21,6 +21,7 @@ class Roles:
     """The role of each column.
 
     by_values  those of the text and the label that were guessed by their values
+    could_be_labels  several columns of which none was chosen
     """
 
     text: list[str]
@@ -29,6 +30,7 @@ class Roles:
     id: str | None
     unused: list[str]
     by_values: list[str] = dataclasses.field(default_factory=list)
+    could_be_labels: list[str] = dataclasses.field(default_factory=list)
 
     def columns(self, separator: str | None, has_heading: bool | None) -> Columns:
         """The columns as the model keeps them; several label columns are 0/1 indicators."""
@@ -75,18 +77,21 @@ def guess_roles(
     unused = _without(unused, [*label, *text, *numbers])
 
     by_values: list[str] = []
+    could_be_labels: list[str] = []
     if not text and not numbers:
         text = by_values_of.guess_text(by_values_of.values_by_column(unused, head))
         unused = _without(unused, text)
         by_values += text
     if needs_label_column and not label:
-        label = guess_label_by_values(unused, head)
+        candidates = by_values_of.guess_labels(by_values_of.values_by_column(unused, head))
+        label = only_label(candidates)
+        could_be_labels = [] if label else candidates
         unused = _without(unused, label)
         by_values += label
         if label and not text and not numbers:
             numbers = guess_number_columns(unused, head)
             unused = _without(unused, numbers)
-    return Roles(text, numbers, label, id_column, unused, by_values)
+    return Roles(text, numbers, label, id_column, unused, by_values, could_be_labels)
 
 
 def guess_id_column(columns: list[str]) -> str | None:
@@ -114,11 +119,10 @@ def guess_last_label_column(columns: list[str]) -> list[str]:
     return columns if len(columns) == 1 else []
 
 
-def guess_label_by_values(columns: list[str], head: list[Record]) -> list[str]:
-    """The only column with values that recur or, of several, the only one with a word of
-    LABEL_NAMES in its name.
+def only_label(candidates: list[str]) -> list[str]:
+    """Of columns with values that recur, the only one, or the only one with a word of LABEL_NAMES
+    in its name.
     """
-    candidates = by_values_of.guess_labels(by_values_of.values_by_column(columns, head))
     if len(candidates) == 1:
         return candidates
     with_usual_word = [
