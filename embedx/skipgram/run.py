@@ -283,7 +283,7 @@ class WordVectorsRun:
         config = self.config
         training: Callable[..., BlockTraining] = BlockTraining
         if config.index is not None:
-            training = partial(RetrievedBlockTraining, config.index)
+            training = partial(RetrievedBlockTraining, index_settings=config.index)
         kept_share = self.kept / max(int(self.vocabulary.trained_counts.sum()), 1)
         return training(
             config.objective,

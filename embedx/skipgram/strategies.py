@@ -260,7 +260,7 @@ class BlockTraining(Strategy):
         return self.sampled_loss()
 
     def _arguments(self, worker: Any, epoch: int, number: int, lr: float) -> tuple[Any, ...]:
-        """The arguments of the kernel for a chunk; see `_begin_chunk`."""
+        """The arguments of the kernel for the chunk of this number in an epoch."""
         shared, chunk = self._begin_chunk(worker, self.shared, epoch, number, lr)
         return shared, worker, chunk
 
@@ -272,17 +272,15 @@ class BlockTraining(Strategy):
         number: int,
         lr: float,
     ) -> tuple[engine.SkipGramShared, engine.Chunk]:
-        """(shared, chunk) of this number in an epoch. Sets the workspace's longest step.
-
-        Where tokens are generated, those of the chunk are written to the workspace, and are the
-        text of what is returned.
+        """(shared, chunk) of this number in an epoch, with tokens that are generated now if the
+        text is made of walks. Sets the workspace's longest step.
         """
         assert self.settings.learning_rate is not None
         workspace.longest_step[0] = engine.LONGEST_STEP * lr / self.settings.learning_rate
         chunk = self.chunk_at(epoch, number, lr)
         if self.generated is None:
             return shared, chunk
-        place = chunk.start // TOKENS_PER_CHUNK
+        place = self._place_of(epoch, number)
         n_tokens = self.generated.write_chunk(epoch, place, TOKENS_PER_CHUNK, workspace.tokens)
         tokens = workspace.tokens[:n_tokens]
         tokens.flags.writeable = False  # as those of a corpus are, which is another type to kernels
@@ -291,11 +289,13 @@ class BlockTraining(Strategy):
         chunk = chunk._replace(start=0, stop=n_tokens, text_key=text_key)
         return shared._replace(stream=stream), chunk
 
+    def _place_of(self, epoch: int, number: int) -> int:
+        """The place in the text of the chunk of this number in an epoch."""
+        return int(self.order_of(epoch)[number]) if self.settings.shuffle else number
+
     def chunk_at(self, epoch: int, number: int, lr: float) -> engine.Chunk:
         """The tokens of the chunk of this number in an epoch."""
-        place = number
-        if self.settings.shuffle:
-            place = int(self.order_of(epoch)[number])
+        place = self._place_of(epoch, number)
         start = place * TOKENS_PER_CHUNK
         stop = min(start + TOKENS_PER_CHUNK, len(self.stream.tokens))
         seed = self.settings.seed
@@ -308,22 +308,26 @@ class RetrievedBlockTraining(BlockTraining):
     warm-up, while scores hardly differ, drawn rows alone. A worker is a pair of workspaces, for
     blocks and for searching.
 
-    index    settings of the search
+    index_settings  settings of the search; the other arguments are those of `BlockTraining`
     """
 
     def __init__(
-        self, index: IndexSettings, objective: Objective, settings: SkipGramSettings, *others: Any
+        self,
+        objective: Objective,
+        settings: SkipGramSettings,
+        *others: Any,
+        index_settings: IndexSettings,
     ) -> None:
         super().__init__(objective, settings, *others)
-        self.index = index
+        self.index_settings = index_settings
         self.columns = settings.dim + (settings.bias != "none")
         has_tail = objective.traits.unbiased or objective.traits.has_tail
         if not has_tail:
             self.loss_unit += " among the rows found"
-        n_found = index.found or (N_FOUND_WITH_TAIL if has_tail else N_FOUND_WITHOUT_TAIL)
+        n_found = index_settings.found or (N_FOUND_WITH_TAIL if has_tail else N_FOUND_WITHOUT_TAIL)
         n_found = min(n_found, self.n_outputs)
         self.search = self._search_spec(n_found)
-        self.found = retrieved.new_found_rows(self.n_words, n_found)
+        self.found_rows = retrieved.new_found_rows(self.n_words, n_found)
         n_draws = self.plan.n_draws if has_tail else 0
         self.shared_with_search = self.shared._replace(
             plan=self.plan._replace(selection=blocks.RETRIEVED, n_draws=n_draws)
@@ -332,8 +336,10 @@ class RetrievedBlockTraining(BlockTraining):
 
     def _search_spec(self, n_found: int) -> SearchSpec:
         """The search for n_found rows of a word."""
-        search = self.objective.search(self.n_outputs) or self.index.spec(self.n_outputs)
-        max_candidates = max(n_found, math.ceil(self.index.candidate_fraction * search.n_scored))
+        search = self.objective.search(self.n_outputs) or self.index_settings.spec(self.n_outputs)
+        max_candidates = max(
+            n_found, math.ceil(self.index_settings.candidate_fraction * search.n_scored)
+        )
         return search.for_columns(self.columns)._replace(max_candidates=max_candidates)
 
     def _new_workspaces(
@@ -354,7 +360,7 @@ class RetrievedBlockTraining(BlockTraining):
 
     def memory(self) -> dict[str, Any]:
         return super().memory() | {
-            "rows found": self.found,
+            "rows found": self.found_rows,
             # The index copies all rows; while it is rebuilt, the old one stays.
             "search": [self.tables.outputs.rows] * 2,
         }
@@ -375,13 +381,13 @@ class RetrievedBlockTraining(BlockTraining):
         self.functions_with_index = load_kernel(
             engine.train_chunk_retrieved, self.objective.coefficients, self.sampler, like, progress
         )
-        megabytes = self.found.rows.nbytes / 1e6
-        n_found = self.found.rows.shape[1]
+        megabytes = self.found_rows.rows.nbytes / 1e6
+        n_found = self.found_rows.rows.shape[1]
         progress.detail(f"each word keeps its {n_found} highest-scoring rows: {megabytes:.3g} MB")
 
     def phase(self, step: int) -> int:
         """1 if rows are retrieved; 0 during warm-up."""
-        return int(step >= self.index.warm_up * self.n_chunks)
+        return int(step >= self.index_settings.warm_up * self.n_chunks)
 
     def train_chunk(self, worker: Any, epoch: int, number: int, lr: float) -> Tally:
         if self.phase(epoch * self.n_chunks + number) == 0:
@@ -395,7 +401,7 @@ class RetrievedBlockTraining(BlockTraining):
     def state(self) -> TrainState:
         state = super().state()
         state.include(self.updater.state())
-        for name, array in self.found._asdict().items():
+        for name, array in self.found_rows._asdict().items():
             state.add_array(f"found.{name}", array)
         return state
 
@@ -410,5 +416,5 @@ class RetrievedBlockTraining(BlockTraining):
         workspace, search_workspace = worker
         shared, chunk = self._begin_chunk(workspace, self.shared_with_search, epoch, number, lr)
         searcher = Searcher(index, self.search, search_workspace.query)
-        retrieval = retrieved.Retrieval(searcher, self.found, self.index.refresh)
+        retrieval = retrieved.Retrieval(searcher, self.found_rows, self.index_settings.refresh)
         return shared, retrieval, workspace, search_workspace, chunk
