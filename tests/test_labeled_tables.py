@@ -240,6 +240,23 @@ def test_a_first_row_of_data_is_not_taken_for_names(write):
     without_heading = table(rows).partition("\n")[2]
     with refused_data("a.csv:1", "header", quoting='"repair"'):
         read(write(without_heading, "a.csv"))
+    subjects = ["<http://a/1> <http://a/2>", "<http://a/2>", "<http://a/1>"]
+    corpus = "".join(f"the lamp {k} is broken\t{subjects[k % 3]}\n" for k in range(30))
+    with refused_data("a.tsv:1", "header", quoting='"<http://a/1> <http://a/2>"'):
+        read(write(corpus, "a.tsv"))
+    notes = Notes()
+    read(write(corpus, "a.tsv"), table=TableSettings(header="no"), progress=notes)
+    assert lines_with(notes.notes, "text: 1; label: 2")
+    assert lines_with(notes.notes, '"<http://a/1> <http://a/2>"', "'label-separator= '")
+
+
+def test_a_missing_column_of_the_training_data_may_have_another_name(write):
+    schema = read(write("said,class\na b,x\nc d,y\n", "a.csv")).schema
+    test = write("meant,class\na b,x\n", "b.csv")
+    with refused_data("b.csv", "text_column", quoting='"said"'):
+        read(test, schema=schema)
+    data = read(test, schema=schema, table=TableSettings(text_column="meant"))
+    assert data.features.nnz == 2
 
 
 def test_labels_in_a_cell_are_split_only_on_request_or_where_they_are_a_list(write):

@@ -29,6 +29,7 @@ MAX_NUMBER = 1e38
 LIST_REMEDY = """write ["a", "b"], with quotes around a label that has brackets of its own"""
 MISSING = ("", "nan", "na", "n/a", "null", "none")
 # Separators of labels that a note may propose.
+URI = re.compile(r"<?https?://\S+")
 SEPARATORS = ";|, "
 
 # A list with a function around it: `array([...])` of NumPy, `c(...)` of R, `List(...)` of Scala.
@@ -171,9 +172,9 @@ def note_separator(name: str, labels: list[bytes], progress: Progress) -> None:
 
 
 def _looks_like_separator(separator: str, labels: list[str]) -> bool:
-    """Whether splitting gives numbers alone or, but for blanks, fewer different labels."""
+    """Whether splitting gives numbers or URIs alone or, but for blanks, fewer different labels."""
     parts = {part.strip() for label in labels for part in label.split(separator)}
-    if all(map(str.isdecimal, parts)):
+    if all(map(str.isdecimal, parts)) or all(map(URI.fullmatch, parts)):
         return True
     return separator != " " and len(parts) < len(labels)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from embedx.labeled.cells import number_of
+from embedx.labeled.cells import URI, number_of
 from embedx.text.tables import value_of
 
 # Text has at least this many words a cell, or this many in cells that differ.
@@ -15,7 +15,7 @@ MIN_WORDS_OF_DIFFERING_TEXT = 2
 MAX_WORDS_OF_LABEL = 5
 # A label has on average at least this many rows.
 MIN_ROWS_OF_LABEL = 2
-SEPARATORS = (None, ";", "|", ",")
+SEPARATORS = (None, ";", "|", ",", " ")
 LETTER = re.compile(r"[^\W\d_]")
 # Such as 2024-03-01T10:00Z, 1 Mar 2024 and 3/1/24.
 DATE = re.compile(r"\d{1,4}[-./ ](\d{1,2}|[^\W\d]{3,9}\.?)[-./ ]\d{1,4}([ T].*)?")
@@ -52,22 +52,31 @@ def is_prose(cells: Sequence[Any]) -> bool:
 
 def guess_labels(values: Values) -> list[str]:
     """The columns with short values that recur: those of names, else those of whole numbers."""
-    repeated = [column for column, cells in values.items() if are_labels(cells)]
+    repeated = [column for column, cells in values.items() if recurring_labels(cells)]
     named = [column for column in repeated if share_of(is_name_or_text, flat(values[column])) > 0.5]
     return named or [
         column for column in repeated if share_of(is_whole_number, values[column]) == 1
     ]
 
 
-def are_labels(cells: Sequence[Any]) -> bool:
-    """Whether cells have two labels or more that recur, one or several a cell."""
+def recurring_labels(cells: Sequence[Any]) -> set[str]:
+    """The labels in cells, one or several a cell, if there are two or more that recur; else none.
+    Between blanks they are URIs, as in a corpus of Annif.
+    """
     for separator in SEPARATORS:
         labels = flat(cells, separator)
-        n_distinct = len(set(labels))
-        recurs = 2 <= n_distinct <= len(labels) / MIN_ROWS_OF_LABEL
+        if separator == " " and not all(map(URI.fullmatch, labels)):
+            continue
+        distinct = set(labels)
+        recurs = 2 <= len(distinct) <= len(labels) / MIN_ROWS_OF_LABEL
         if recurs and mean_words(labels) <= MAX_WORDS_OF_LABEL:
-            return True
-    return False
+            return distinct
+    return set()
+
+
+def is_cell_of(cell: str, labels: set[str]) -> bool:
+    """Whether a cell has some of the labels."""
+    return any(not labels.isdisjoint(flat([cell], separator)) for separator in SEPARATORS)
 
 
 def flat(cells: Sequence[Any], separator: str | None = None) -> list[str]:

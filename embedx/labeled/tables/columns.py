@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from embedx.errors import DataError, Setting, Text, joined
 from embedx.labeled.data import Columns
 from embedx.labeled.options import ReadOptions
+from embedx.labeled.tables import by_values
 from embedx.labeled.tables.names import MAX_COLUMNS_IN_MESSAGE, is_position, listed, missing_column
 from embedx.labeled.tables.roles import Record, Roles, guess_roles, numeric_columns
 from embedx.labeled.tables.settings import TableSettings
@@ -69,7 +70,11 @@ def _columns_as_in_training(
         required += label
     for column in required:
         if column not in available:
-            raise missing_column(file, column, available)
+            setting = "text_column" if column in text else "label_column"
+            remedy: Text = "add or rename it"
+            if column not in training_columns.numbers:
+                remedy = (remedy, ", or name another by ", Setting(setting))
+            raise missing_column(file, column, available, remedy)
 
     if not all(column in available for column in label):
         label = []
@@ -123,8 +128,12 @@ def _check_heading_is_no_row(
     if not has_heading:
         return
     for column in roles.label:
-        if column in roles.by_values and any(record.get(column) == column for record in head):
-            problem = f'its first row is one of data: "{column}" is also a label of other rows'
+        if column not in roles.by_values:
+            continue
+        cells = by_values.values_by_column([column], head)[column]
+        if by_values.is_cell_of(column, by_values.recurring_labels(cells)):
+            shown = listed([column])
+            problem = f'its first row is one of data: "{shown}" has a label of other rows'
             remedy = (
                 "give ",
                 Setting("header", "no"),

@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Iterable
 
-from embedx.errors import DataError
+from embedx.errors import DataError, Text
 
 
 def _words(text: str) -> set[str]:
@@ -57,8 +57,10 @@ def listed(names: Iterable[str]) -> str:
     return ", ".join(first)
 
 
-def missing_column(name: str, column: str, available: Iterable[str]) -> DataError:
+def missing_column(
+    name: str, column: str, available: Iterable[str], remedy: Text = "add or rename it"
+) -> DataError:
     """The error of a column that the training data have, but this file or data frame has not."""
     present = listed(available) or "none"
     problem = f'no column "{column}", as the training data have, among its columns: {present}'
-    return DataError(name, None, problem, "add or rename it")
+    return DataError(name, None, problem, remedy)
