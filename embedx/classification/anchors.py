@@ -25,7 +25,7 @@ class Anchor:
         w = max(√(m / (n + m)), M / (N + M)),
 
     so that a label without new rows moves too, by the share of the new rows, and yields to new
-    labels. Output rows that are no labels have w = √(M / (N + M)). New labels have no old value:
+    labels. Outputs that are no labels have w = √(M / (N + M)). New labels have no old value:
     they are as they were trained.
 
     The row of a feature in a hidden layer has w = √(m / (n + m)) for n old and m new rows with the
@@ -38,7 +38,7 @@ class Anchor:
         """An anchor for new rows of these features, (n_rows, n_features).
 
         counts     int64 (n_labels,): how often they have each label
-        n_outputs  how many rows the table of outputs has
+        n_outputs  number of outputs
         """
         self._previous_arrays = previous.arrays
         n_rows = features.shape[0]

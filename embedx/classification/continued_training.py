@@ -16,9 +16,9 @@ from embedx.optimizers.lbfgs import Lbfgs
 
 # Settings that a classifier keeps when training continues.
 MODEL_SETTINGS = ("hidden", "score", "scaling", "labels", "sampler", "optimizer", "replacement")
-# Others that one with sparse weights keeps.
+# Further settings that a classifier with sparse weights keeps.
 SPARSE_SETTINGS = ("bias", "weight_threshold", "propensity", "propensity_a", "propensity_b")
-# Of these, the ones that may nevertheless be given another value.
+# Of MODEL_SETTINGS, those that may be given another value.
 MAY_CHANGE = ("optimizer", "labels")
 TRAIN_TOGETHER = "train on the old and the new rows together"
 
@@ -28,7 +28,7 @@ def settings_to_continue(
 ) -> dict[str, Any]:
     """The options by which a classifier, read from `path`, learns new rows.
 
-    They are its own where they are part of it, and those of the user.
+    Settings that are part of the model are as it has them; others are those of the user.
 
     Raises `EmbedxError` where weights cannot be trained further, or an option contradicts the
     model.

@@ -111,12 +111,12 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     verbose       whether to report progress on standard error
 
     X is dense, sparse, or a list of texts, whose words and pairs of words are features, scaled as
-    in `embedx classify`; `fit` leaves pairs out where that one would. To a model of `embedx
-    classify` on a table, X is a data frame or a list of records (dicts) with its columns; an array
-    of its numeric columns, in order, if it has no text; or texts. Numbers are trained on as
-    float32; with `hidden` dense features are made sparse. y holds one label for each row, of any
-    type, or is an indicator matrix (n, n_labels), dense or sparse, of several; rows without any
-    label, or with an empty text for one, count for nothing.
+    in `embedx classify`, and `fit` leaves pairs out where `embedx classify` would. For a model of
+    `embedx classify` that was trained on a table, X is a data frame or a list of records (dicts)
+    with its columns; an array of its numeric columns, in order, if it has no text; or texts.
+    Numbers are trained on as float32; with `hidden` dense features are made sparse. y holds one
+    label for each row, of any type, or is an indicator matrix (n, n_labels), dense or sparse, of
+    several; rows without a label, or whose label is an empty text, are not trained on.
 
     Several labels: with an objective that has independent probabilities (ova), labels above 1/2 are
     predicted; their scores are above zero. With all others the probabilities of the labels sum to
@@ -377,10 +377,8 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     # ---- labels
 
     def _set_data_attributes(self, X: Any, y: Any, classes: Any = None) -> tuple[Any, Any]:
-        """Set the attributes that the training data decide, such as `classes_`; the features and
-        labels, checked.
-
-        Labels are one-dimensional where rows have one.
+        """Set the attributes that follow from the training data, such as `classes_`, and return the
+        features and labels, checked. Labels are one-dimensional where rows have one.
 
         classes  all labels, if they are not those of y
         """

@@ -87,11 +87,15 @@ def settings_of_lbfgs(given: Mapping[str, Any], data: Labeled) -> dict[str, Any]
 
 
 def _can_take_lbfgs(given: Mapping[str, Any], objective: Objective) -> bool:
-    """Whether all rows are scored, and no parameter of training by steps is given."""
+    """Whether all labels are scored by dense weights, and no parameter of training by steps is
+    given.
+    """
     scores_all = objective.candidates[0] == "all" and given.get("sampler", "all") == "all"
-    has_dense_rows = given.get("labels") != "one" and not is_sparse_or_tree(given.get("weights"))
+    draws_labels = given.get("labels") == "one"
+    is_sparse = is_sparse_or_tree(given.get("weights"))
     settings_of_steps = {*STEP_SETTINGS, "hidden", "score", "time_budget"}
-    return scores_all and has_dense_rows and not (given.keys() & settings_of_steps)
+    is_by_steps = bool(given.keys() & settings_of_steps)
+    return scores_all and not (draws_labels or is_sparse or is_by_steps)
 
 
 def _is_small(objective: Objective, data: Labeled) -> bool:

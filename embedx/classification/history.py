@@ -36,6 +36,7 @@ class History:
     epochs: list[dict[str, Any]] = field(default_factory=list)
     best: dict[str, np.ndarray] | None = None
     best_value: float = -math.inf
+    # Epochs since the best one.
     waited: int = 0
 
     def state(self) -> TrainState:

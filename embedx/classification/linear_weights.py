@@ -9,9 +9,9 @@ from embedx.classification.label_tree import weights_of
 
 
 def coefficients(classifier: Classifier, *, is_binary_softmax: bool) -> ndarray | csr_matrix:
-    """The weights of the output layer, (rows, n_features).
+    """The weights of the output layer, (n_outputs, n_features).
 
-    is_binary_softmax  whether two rows are given as their difference, (1, n_features)
+    is_binary_softmax  whether two outputs are given as their difference, (1, n_features)
     """
     if "hidden" in classifier.arrays:
         raise AttributeError("coef_: with a hidden layer scores are not linear in the features")

@@ -139,7 +139,9 @@ def refuse_shrinking(settings: ClassifySettings, problem: Problem) -> SettingErr
 
 
 def refuse_rowwise(settings: ClassifySettings, problem: Problem) -> SettingError | None:
-    """All labels on sparse features are stored by feature, without a state per row."""
+    """Weights of all labels on sparse features are stored by feature, without a state for each
+    label.
+    """
     is_rowwise = optimizers.find(str(settings.optimizer), LABELS).keeps == "per_row"
     scores_all = samplers.SAMPLERS[str(settings.sampler)].candidates == "all"
     if not (is_rowwise and scores_all and problem.kind == "sparse"):

@@ -92,7 +92,7 @@ def resolve_settings(problem: Problem) -> Resolved:
 
 
 def adapted(settings: ClassifySettings, problem: Problem) -> ClassifySettings:
-    """The settings with values that stand for others replaced by these: L-BFGS scores all rows, a
+    """The settings with values that stand for others replaced by these: L-BFGS scores all labels, a
     batch size of 0 is all rows, dense features have no neighbours.
     """
     if settings.optimizer == Lbfgs.name:
@@ -122,7 +122,9 @@ def scaled_features(settings: ClassifySettings, problem: Problem) -> tuple[Any, 
 
 
 def choose_sampler(settings: ClassifySettings, problem: Problem) -> Choice:
-    """The objective's first; all rows where that one needs dense inputs and they are sparse."""
+    """The objective's first; all labels where that one needs dense inputs and features are
+    sparse.
+    """
     usual = str(problem.default("sampler", problem.objective.samplers()[0]))
     if samplers.SAMPLERS[usual].needs_dense_inputs and problem.kind == "sparse":
         return Choice(ALL_CANDIDATES, "features are sparse")
@@ -188,7 +190,7 @@ def labels_per_row(data: Labeled) -> float:
 
 
 def choose_epochs(settings: ClassifySettings, problem: Problem) -> Choice:
-    """The fewer the more labels of rows there are, as each output then has more examples."""
+    """Fewer epochs the more labels all rows have together: outputs then have more examples."""
     if settings.optimizer == DualCoordinateDescent.name:
         return Choice(DUAL_EPOCHS)
     n = max(len(problem.data.labels.ids), 1)

@@ -16,7 +16,7 @@ def note_unexpected(settings: ClassifySettings, problem: Problem, progress: Prog
 
 
 def missing_search(settings: ClassifySettings, problem: Problem, progress: Progress) -> None:
-    """The objective's search is replaced by scoring all rows."""
+    """The objective's search is replaced by scoring all labels."""
     given = problem.given
     is_open = given.sampler is None and given.optimizer != Lbfgs.name and not given.hidden
     searches = samplers.SAMPLERS[problem.objective.samplers()[0]].needs_dense_inputs

@@ -11,7 +11,7 @@ from embedx.optimizers.contract import LABELS
 from embedx.settings import param
 from embedx.training.schedule import SCHEDULES
 
-# What --neighbours takes beside a number.
+# Values of --neighbours that are not numbers.
 AUTO = "auto"
 NONE = "none"
 MAX_NEIGHBOURS = 1000
@@ -20,18 +20,19 @@ DENSE = "dense"
 SPARSE = "sparse"
 TREE = "tree"
 WEIGHTS = (DENSE, SPARSE, TREE)
-# The score of a label.
+# Values of --score.
 INNER_PRODUCT = "inner-product"
 EUCLIDEAN = "euclidean"
 SCORES = (INNER_PRODUCT, EUCLIDEAN)
-# What is known of a weight after training.
+# Values of --posterior: a number for each weight, or a normal distribution.
 POINT = "point"
 GAUSSIAN = "gaussian"
 POSTERIORS = (POINT, GAUSSIAN)
 # Settings that apply to a tree alone.
 TREE_SETTINGS = ("leaf_size", "arity", "beam", "trees")
-# Values × labels × epochs, from which on labels are put in a tree. With few labels (EURLex-4.3K)
-# a tree costs .01 of P@1, with many none (eval/results/speed-many-labels.md).
+# Labels are put in a tree by default where non-zero values × labels × epochs exceed MAX_PRODUCTS
+# or, from MANY_FOR_TREE labels on, MAX_PRODUCTS_OF_MANY. With few labels a tree costs .01 of P@1,
+# with many none (eval/results/speed-many-labels.md).
 MAX_PRODUCTS = 2e12
 MAX_PRODUCTS_OF_MANY = 1e11
 MANY_FOR_TREE = 10_000
@@ -40,20 +41,22 @@ MANY_FOR_TREE = 10_000
 MANY_LABELS = 1_000
 # measured: docs/constants.md
 PROPENSITY = 0.25
-# With more rows a tenth of them that is not trained on makes little difference.
+# Maximum number of rows for training again on all of them, after some were held out; with more
+# rows, a tenth that is not trained on makes little difference.
 MAX_REFITTED = 20_000
 
-# By steps: ROOT_EPOCHS / √(labels of all rows), within these (measured: docs/constants.md).
+# Default number of epochs of training by steps: ROOT_EPOCHS / √(labels of all rows), within
+# MIN_EPOCHS and MAX_EPOCHS (measured: docs/constants.md).
 ROOT_EPOCHS = 3000
 MIN_EPOCHS = 5
 MAX_EPOCHS = 100
-# A rate is multiplied by this with a hidden layer, whose tables both change.
+# Factor of the learning rate with a hidden layer, where two tables change.
 HIDDEN_RATE = 0.4
-# By this where scores are distances, which have twice the input as gradient.
+# Factor of the learning rate where scores are distances, whose gradient is twice the input.
 DISTANCE_RATE = 0.5
-# And by this with sparse weights (measured: docs/constants.md).
+# Factor of the learning rate with sparse weights (measured: docs/constants.md).
 SPARSE_RATE = 3.0
-# At most, for dual coordinate descent, which ends by itself.
+# Maximum number of epochs of dual coordinate descent, which ends before where it converges.
 DUAL_EPOCHS = 10
 BATCH_SIZE = 100
 BIAS = "frequency"

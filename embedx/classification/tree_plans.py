@@ -68,7 +68,7 @@ def tree_plans(
             Setting("leaf_size", settings.leaf_size),
             ": all are scored",
         )
-    # The rows of a tile then have masks of about one size.
+    # The labels of a tile are then about equally frequent, and their masks about equally large.
     by_frequency = labels[np.argsort(-counts[labels], kind="stable")]
     return [_single_level(by_frequency)]
 

@@ -21,7 +21,7 @@ from embedx.runtime.progress import Progress
 # Variances of the prior that are tried, in units of 1 / mean |x|², until one is worse than the one
 # before.
 PRIORS = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
-# Without held-out rows.
+# The variance without held-out rows, in the same unit.
 USUAL_PRIOR = 1.0
 
 

@@ -120,7 +120,7 @@ def load_sparse(name: str, file: IO[bytes]) -> csr_matrix:
 def check_finite(name: str, values: ndarray) -> None:
     """Raise `EmbedxError` if some value is not finite.
 
-    The sum of the values shows it, because a mapped array may be larger than memory.
+    The sum of the values tells; a mask of them would not fit into memory if the array is mapped.
     """
     with np.errstate(invalid="ignore"):
         if np.isfinite(values.sum(dtype=np.float64)):

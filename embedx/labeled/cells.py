@@ -24,7 +24,7 @@ from embedx.errors import DataError, Setting
 from embedx.runtime.progress import Progress
 from embedx.text.tables import shown, value_of
 
-# Numbers beyond it are an error.
+# Larger numbers are an error.
 MAX_NUMBER = 1e38
 LIST_REMEDY = """write ["a", "b"], with quotes around a label that has brackets of its own"""
 MISSING = ("", "nan", "na", "n/a", "null", "none")
@@ -92,8 +92,8 @@ def _remedy(value: Any, read: Callable[[Any], Any]) -> str:
 
 
 def text_of(value: Any) -> str | None:
-    """The text of a cell, "" where it is empty; that of a list joined by blanks. None: it is no
-    text.
+    """The text of a cell, "" where it is empty, and of a list its texts joined by blanks; None if
+    it is neither.
     """
     if isinstance(value, list):
         parts = [text_of(part) for part in value]
@@ -106,7 +106,7 @@ def text_of(value: Any) -> str | None:
 
 
 def number_of(value: Any) -> float | None:
-    """The number in a cell, NaN where it is empty. None: it is no finite float32."""
+    """The number in a cell, NaN where it is empty; None if it is not a finite float32."""
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):
@@ -120,7 +120,7 @@ def is_missing(value: Any) -> bool:
 
 
 def indicator_of(value: Any) -> bool | None:
-    """Whether a row has the label of a 0/1 column. None: the cell is neither."""
+    """Whether a row has the label of a 0/1 column; None if the cell is neither 0 nor 1."""
     if isinstance(value, str):
         marks = {"false": 0, "true": 1}
         value = marks.get(value.strip().lower(), number_of(value))
@@ -128,8 +128,8 @@ def indicator_of(value: Any) -> bool | None:
 
 
 def labels_of(value: Any, separator: str | None) -> list[str] | None:
-    """The labels in a cell: text as it stands there, numbers by their value, or a list of these.
-    None: it has something else.
+    """The labels in a cell: text as it stands there, numbers by their value, or a list of these;
+    None if it has something else.
 
     Raises ValueError for text that looks like a list and cannot be read as one.
     """
@@ -217,8 +217,8 @@ def _unwrapped(text: str) -> tuple[str, str]:
 
 
 def _is_word(inner: str) -> bool:
-    """Whether one unquoted word stands within brackets, as in `[deleted]`; no number, and nothing
-    that says that there is no item.
+    """Whether one unquoted word stands within brackets, as in `[deleted]`, that is neither a number
+    nor the mark of a missing item.
     """
     is_text = WORD_WITHOUT_LIST_SYNTAX.fullmatch(inner) is not None
     return is_text and _literal("[", inner) is None and inner not in NO_ITEM
@@ -269,7 +269,7 @@ def _tokens(inner: str) -> list[re.Match[str]] | None:
 
 
 def _is_value(token: re.Match[str]) -> bool:
-    """Whether it is a number, or says that there is none."""
+    """Whether it is a number or stands for a missing one."""
     word = token["word"]
     return word is not None and (word in NO_ITEM or NUMBER.fullmatch(word) is not None)
 

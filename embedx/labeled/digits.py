@@ -8,9 +8,9 @@ from embedx.labeled.data import DataSchema, Labeled, Labels
 
 # The name of the data.
 GENERATED = "digits"
-# Of a picture, in pixels.
+# Width and height of a picture, in pixels.
 SIDE = 16
-# From the left: 0, 1, ... 9.
+# The digits from 0 to 9.
 GLYPHS = """
 .###. ..#.. .###. ####. ...#. ##### .###. ##### .###. .###.
 #...# .##.. #...# ....# ..##. #.... #.... ....# #...# #...#
@@ -28,13 +28,13 @@ LOG_SIZE_DEVIATION = 0.1
 DOT_DEVIATION = 0.35
 MIN_AND_MAX_THICKNESS = (0.75, 1.25)
 GREY_DEVIATION = 0.15
-# Around a picture of ordinary size.
+# Empty pixels around a digit of mean size.
 MARGIN = 3.0
 
 
 def digits(n_train: int = 4000, n_test: int = 1000, seed: int = 0) -> tuple[Labeled, Labeled]:
-    """Grey pictures of digits, 16 by 16 pixels from 0 (paper) to 1 (ink), all classes as often as
-    can be.
+    """Training and test data: grey pictures of digits, 16 by 16 pixels from 0 (paper) to 1 (ink).
+    Digits are as equally frequent as can be.
     """
     rng = np.random.default_rng(seed)
     return _drawn(rng, n_train), _drawn(rng, n_test)

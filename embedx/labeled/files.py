@@ -101,8 +101,8 @@ def _sources_named(name: str) -> list[Source]:
 
 
 def head_of(source: Source) -> bytes:
-    """The first unpacked bytes, by which binary files are known; b"" where they could not be read
-    again: those hold text.
+    """The first unpacked bytes, by which binary formats are recognised; b"" for what can be read
+    only once, such as a pipe, which holds text.
     """
     if source.fingerprint is None:
         return b""
@@ -110,13 +110,13 @@ def head_of(source: Source) -> bytes:
         try:
             return file.read(HEAD_BYTES)
         except EmbedxError:
-            # Whoever reads it as text explains what is wrong.
+            # The reader of text reports what is wrong.
             return b""
 
 
 def arriving_lines() -> Iterator[bytes]:
-    """The whole lines of standard input, all that are there at a time: each can be answered before
-    the next is written.
+    """Whole lines of standard input, as many at a time as have arrived, so that each can be
+    answered before the next is written.
     """
     begun = b""
     with UnpackedReader(source_of(STANDARD_INPUT), as_it_comes=True) as file:
@@ -130,7 +130,7 @@ def arriving_lines() -> Iterator[bytes]:
 
 
 class MemoryBudget:
-    """How many bytes of one file's data may be kept in memory. Threads may share it."""
+    """The limit of the bytes of one file's data that are kept in memory. Threads may share it."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -158,10 +158,10 @@ class MemoryBudget:
 class Lines:
     """The lines of a text, in chunks of whole lines that each end with b"\\n"; iterated once.
 
-    The first chunk has a line that is not blank. Empty lines at the end are left out, but for those
-    that the text needs to have `min_lines`.
+    The first chunk has a line that is not blank. Empty lines at the end are left out, except as
+    many as make up `min_lines`.
 
-    arrived  text to read in place of the source's
+    arrived  text that is read in place of the source
 
     head        what was read before iteration, by which the format is recognised: the first chunk
     chunk_line  the number of the first line of the chunk that iteration gave last
@@ -183,7 +183,7 @@ class Lines:
             raise DataError(self.name, None, "an empty file", "check that it was copied whole")
 
     def keep_empty_lines(self) -> None:
-        """Give all empty lines at the end too: each is a row."""
+        """Include all empty lines at the end: each is a row."""
         self.min_lines = math.inf
 
     @property
@@ -303,7 +303,7 @@ def _blocks_of(source: Source) -> Iterator[tuple[bytes, int]]:
 class LabelledFile:
     """A file, URL or standard input: its first bytes, its lines, or all that it unpacks to.
 
-    arrived  text of it that is there, in place of what opening it gives
+    arrived  text that is read in place of the source
     """
 
     def __init__(

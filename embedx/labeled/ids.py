@@ -16,7 +16,7 @@ WHOLE = re.compile(r"[+-]?[0-9]{1,1000}")
 ID = re.compile(r"0|[1-9][0-9]*")
 # Ids are int32.
 MAX_IDS = 2**31 - 1
-# Python's bytes of a word and its number beyond the letters: in `Numbering`, as a string, and in
+# Python's bytes of a word beyond its letters: in `Numbering`, with its number, as a string, and in
 # the list of names.
 WORD_BYTES = 250
 

@@ -199,7 +199,7 @@ def read_arriving(
         if is_blank and schema.columns:
             continue
         yield _rows_of_lines(lines, format, options, progress)
-        # what is noted of the first rows holds for all
+        # Notes about the first rows hold for all.
         progress = SILENT
 
 
@@ -359,8 +359,8 @@ def _check_two_labels(data: Labeled, source: str, labels_file: str | None) -> No
 
 
 def _check_features(data: Labeled, source: str) -> None:
-    """Raise `DataError` if no row has a feature: the file is most likely another than it is read
-    as, such as a table that is not called so.
+    """Raise `DataError` if no row has a feature: most likely the file is in another format, such as
+    a table whose name does not say so.
     """
     if data.is_sparse and data.features.nnz == 0:
         problem = "no row has a feature, of which labels could be predicted"
@@ -383,7 +383,7 @@ def _read_files(
     if training_schema is None:
         return _training_data(files, rows, labels.distinct(), n_labels, names)
 
-    # with the names of new labels
+    # It also names labels that the training data lack.
     schema = replace(training_schema, names=names or training_schema.names)
     _note_first_feature(files.name, rows, schema, files.progress)
     if schema.columns and rows.columns is None:

@@ -15,7 +15,7 @@ MAX_SAMPLED_ROWS = 10_000
 # Rows are scaled to one length where the standard deviation of their lengths is more than this
 # share of the mean.
 UNEQUAL = 0.4
-# A length of inputs counts as 1 if it is no further from it.
+# Lengths of inputs that differ from 1 by at most this count as 1.
 NEARLY = 1e-3
 
 

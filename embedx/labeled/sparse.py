@@ -28,8 +28,8 @@ from embedx.text.opening import BLOCK_BYTES
 COMMENT = re.compile(rb"(?<!\S)#[^\n]*")
 FEATURE_ID = re.compile(r"(-?[0-9]+):[+-]?[0-9.eE+-]+")
 
-# A longer chunk, of a line of megabytes, is parsed by the reading thread, so that there is one at a
-# time: parsing takes many times its bytes.
+# Longer chunks, with lines of megabytes, are parsed by the reading thread, one at a time: parsing
+# takes many times their bytes of memory.
 MAX_CHUNK_OF_THREAD = 4 * BLOCK_BYTES
 
 NEWLINE = ord("\n")
@@ -44,11 +44,15 @@ ZERO = ord("0")
 NINE = ord("9")
 COLON = ord(":")
 SMALL_E = ord("e")
-MAX_WHOLE = int64(10**10)  # numbers are held there, above any id and any exponent of a float
-# a value's digits beyond the 18th cannot matter, and 18 always fit into an int64
+# Larger whole numbers are read as this one, which is above any id and any exponent of a float.
+MAX_WHOLE = int64(10**10)
+# No digit is appended to larger numbers: digits after the 18th do not matter, and 18 fit into an
+# int64.
 MAX_DIGITS = 10**17
-MAX_POWER = int64(309)  # infinite as a float64
-INFINITE = 2.0**128 - 2.0**103  # from here on a float64 is rounded to an infinite float32
+# The first power of ten that is infinite as a float64.
+MAX_POWER = int64(309)
+# The smallest float64 that is rounded to an infinite float32.
+INFINITE = 2.0**128 - 2.0**103
 POWERS = np.array([float(f"1e{power}") for power in range(MAX_POWER + 1)])
 
 
@@ -326,7 +330,7 @@ def _parsed_chunks(
 def _submitted(
     pool: ThreadPoolExecutor, parse: Callable[[bytes, int], ChunkRows], chunk: bytes, line: int
 ) -> Future[ChunkRows]:
-    """The rows of the chunk, parsed by the pool, or here if they take much memory."""
+    """The rows of the chunk, parsed by the pool or, if it is long, here."""
     if len(chunk) <= MAX_CHUNK_OF_THREAD:
         return pool.submit(parse, chunk, line)
     parsed: Future[ChunkRows] = Future()
@@ -337,7 +341,10 @@ def _submitted(
 def _parsed(
     file: str, budget: MemoryBudget, ranges: Ranges, by_name: bool, chunk: bytes, first_line: int
 ) -> ChunkRows:
-    """The rows of the chunk, whose first line has that number in the file."""
+    """The rows of a chunk.
+
+    first_line  the number of its first line in the file
+    """
     data = np.frombuffer(chunk, np.uint8)
     n_rows, n_colons, n_commas, n_not_plain = count_marks(data)
     line_of_row: Sequence[int] = range(first_line, first_line + n_rows)
@@ -412,7 +419,10 @@ def _with_joined_labels(line: bytes) -> bytes:
 
 
 def _feature_error(file: str, line: int, start: bytes, ranges: Ranges) -> DataError:
-    """What is wrong with the feature that starts so."""
+    """The error for a feature that cannot be parsed or whose id is out of range.
+
+    start  bytes that begin with it
+    """
     word = start.decode("utf-8", "replace")
     match = FEATURE_ID.match(word)
     if match and not ranges.lowest <= int(match[1]) <= ranges.highest:

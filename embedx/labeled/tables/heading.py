@@ -13,12 +13,12 @@ from embedx.runtime.progress import Progress
 class Heading:
     """Whether the first row of a table is its heading.
 
-    The setting `header` decides, if it is set. Columns named by number are positions, from 1, in a
-    table without a heading. Columns of the training data are there as they were in the training
-    file. Otherwise the first row is a heading unless all its cells are numbers.
+    The first of these rules decides that applies: the setting `header`; columns that are named, by
+    name or by number, which is a position from 1 in a table without a heading; whether the training
+    data have a heading. By default the first row is a heading unless all its cells are numbers.
 
-    is_there  None before the first row is read
-    names     names that the heading should have; they show which delimiter the file uses
+    is_there  whether it is; None before the first row is read
+    names     names that the heading should have, by which the delimiter of the file is known
     """
 
     is_there: bool | None = None
