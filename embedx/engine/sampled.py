@@ -150,9 +150,9 @@ def train_terms(coefficients, shared, workspace, chosen, n_terms, width, lr, has
     workspace.h_gradient[: chosen.size] = 0
     loss = 0.0
     n_touched = 0
-    at_once = 1 if plan.is_proximal else n_terms
-    for first in range(0, n_terms, max(at_once, 1)):
-        last = first + at_once
+    n_at_once = 1 if plan.is_proximal else n_terms
+    for first in range(0, n_terms, max(n_at_once, 1)):
+        last = first + n_at_once
         if not has_coefficients:
             score_candidates(shared, workspace, chosen, first, last)
             loss += weighted_coefficients(

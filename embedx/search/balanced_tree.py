@@ -45,18 +45,20 @@ class Workspace(NamedTuple):
 
 
 @kernel
-def halve_nodes(vectors, order, edges, keys, level, end_level, node, depth, workspace):
+def halve_nodes(vectors, order, edges, keys, level, end_level, node, workspace):
     """Halve a node of `level` and all nodes below it, down to but without `end_level`: each then is
     an ordered pair of clusters.
 
-    edges  int64 (2^depth + 1,): the first place of each leaf in the order
-    keys   uint64 (2^depth - 1,): keys of the random numbers of each node, level by level
+    edges  int64 (n_leaves + 1,): the first place of each leaf in the order
+    keys   uint64 (n_leaves - 1,): keys of the random numbers of each node, level by level
     """
+    n_leaves = edges.size - 1
     for below in range(level, end_level):
+        leaves_of_node = n_leaves >> below
         first = node << (below - level)
         for other in range(first, (node + 1) << (below - level)):
-            begin = edges[other << (depth - below)]
-            end = edges[(other + 1) << (depth - below)]
+            begin = edges[other * leaves_of_node]
+            end = edges[(other + 1) * leaves_of_node]
             if end - begin > 1:
                 _halve(vectors, order, begin, end, keys[(1 << below) - 1 + other], workspace)
 
@@ -245,7 +247,7 @@ def balanced_tree(
 
         def halve_node(node: int) -> None:
             workspace = spare.get()
-            halve_nodes(vectors, order, edges, keys, level, end_level, node, depth, workspace)
+            halve_nodes(vectors, order, edges, keys, level, end_level, node, workspace)
             spare.put(workspace)
 
         in_threads(halve_node, threads, range(1 << level))

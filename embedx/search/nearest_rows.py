@@ -57,6 +57,16 @@ class RowIndex(NamedTuple):
     norm: ndarray  # float32 (N_BANDS, n_padded): norm of a row's values in the band
 
 
+class Queries(NamedTuple):
+    """The queries, of norm 1 or 0: query q has the features and values [offsets[q]:offsets[q + 1]],
+    the features ascending.
+    """
+
+    offsets: ndarray  # int64 (n + 1,)
+    features: ndarray  # int32
+    values: ndarray  # float32
+
+
 class NearestRows(NamedTuple):
     """The nearest rows of each query, and their cosines."""
 
@@ -145,15 +155,14 @@ def nearest_rows(index: RowIndex, queries: Any, k: int, threads: int) -> Nearest
     features = index.feature_of_column[queries.indices]
     queries = csr_matrix((queries.data, features, queries.indptr), queries.shape)
     queries.sort_indices()
-    n = queries.shape[0]
-    offsets = queries.indptr.astype(int64)
-    features = queries.indices.astype(int32)
+    n, n_features = queries.shape
+    arrays = Queries(queries.indptr.astype(int64), queries.indices.astype(int32), queries.data)
     nearest = NearestRows(np.zeros((n, k), int32), np.zeros((n, k), float32))
 
     def search(begin: int, end: int) -> None:
         n_padded = index.norm.shape[1]
         workspace = Workspace(
-            query=np.zeros(queries.shape[1], float32),
+            query=np.zeros(n_features, float32),
             query_norm=np.empty(N_BANDS, float32),
             sums=np.empty(n_padded, float32),
             best=np.zeros((1, k), int32),
@@ -162,18 +171,23 @@ def nearest_rows(index: RowIndex, queries: Any, k: int, threads: int) -> Nearest
             best_by_cosine=np.zeros((1, k), int32),
             candidates=np.empty(n_padded, int32),
         )
-        write_nearest(index, offsets, features, queries.data, begin, end, workspace, *nearest)
+        write_nearest(index, arrays, begin, end, workspace, nearest)
 
     in_parts(search, n, threads, PARTS_PER_THREAD)
     return nearest
 
 
 @kernel
-def write_nearest(index, offsets, features, values, begin, end, workspace, ids, cosines):
+def write_nearest(index, queries, begin, end, workspace, nearest):
     """Write the results for the queries begin:end; see `nearest_rows`."""
+    offsets = queries.offsets
+    features = queries.features
+    values = queries.values
+    ids = nearest.ids
+    cosines = nearest.cosines
     n_rows = len(index.offsets) - 1
     for q in range(begin, end):
-        n_left = start_query(index, offsets, features, values, q, workspace)
+        n_left = start_query(index, queries, q, workspace)
         n = UNFINISHED
         band = 0
         at = offsets[q]
@@ -185,7 +199,7 @@ def write_nearest(index, offsets, features, values, begin, end, workspace, ids, 
             band += 1
             # Fewer postings are read faster than all rows are bounded.
             if n_left > n_rows:
-                n = finish_by_row(index, band, n_left, workspace, ids, cosines, q)
+                n = finish_by_row(index, band, n_left, workspace, nearest, q)
         if n == UNFINISHED:
             n = write_highest_sums(workspace.sums, cosines, ids, q)
         for at in range(offsets[q], offsets[q + 1]):
@@ -195,7 +209,7 @@ def write_nearest(index, offsets, features, values, begin, end, workspace, ids, 
 
 
 @kernel_part
-def start_query(index, offsets, features, values, q, workspace):
+def start_query(index, queries, q, workspace):
     """Clear the sums, write the values and norms of query q to the workspace, and return the number
     of postings of its features.
     """
@@ -203,12 +217,13 @@ def start_query(index, offsets, features, values, q, workspace):
     workspace.query_norm[:] = 0
     n_postings = int64(0)
     band = 0
-    for at in range(offsets[q], offsets[q + 1]):
-        f = features[at]
+    for at in range(queries.offsets[q], queries.offsets[q + 1]):
+        f = queries.features[at]
+        value = queries.values[at]
         while f >= index.first_feature[band + 1]:
             band += 1
-        workspace.query_norm[band] += values[at] * values[at]
-        workspace.query[f] = values[at]
+        workspace.query_norm[band] += value * value
+        workspace.query[f] = value
         n_postings += index.first_posting[f + 1] - index.first_posting[f]
     for band in range(N_BANDS):
         workspace.query_norm[band] = np.sqrt(workspace.query_norm[band])
@@ -279,13 +294,14 @@ def kth_cosine(index, band, k, workspace):
 
 
 @kernel_part
-def finish_by_row(index, band, n_left, workspace, ids, cosines, q):
+def finish_by_row(index, band, n_left, workspace, nearest, q):
     """Write the result for query q by reading all rows that may be in it; return its size, or
     UNFINISHED if these rows are too many, or no bound of their cosines is known so far.
 
     band    the first band that has not been read
     n_left  number of its postings and those of later ones
     """
+    ids = nearest.ids
     least = kth_cosine(index, band, ids.shape[1], workspace) - SLACK
     if least <= 0:
         return UNFINISHED
@@ -300,13 +316,13 @@ def finish_by_row(index, band, n_left, workspace, ids, cosines, q):
         i = workspace.candidates[j]
         cosine = cosine_by_row(index, band, i, workspace)
         if cosine > 0:
-            n = insert(cosine, i, cosines, ids, q, n)
+            n = insert(cosine, i, nearest.cosines, ids, q, n)
     return n
 
 
 @kernel_part
 def max_cosine(index, workspace, i):
-    """The most that the cosine of row i can be, see above."""
+    """An upper bound of the cosine of row i; see the beginning of the file."""
     bound = workspace.sums[i]
     for band in range(1, N_BANDS):
         bound += workspace.query_norm[band] * index.norm[band, i]
