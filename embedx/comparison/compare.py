@@ -335,8 +335,9 @@ def compare(
         facts_of_data = data.prepare(progress)
         if not settings.given_limit and data.usual_epochs is not None:
             settings = dataclasses.replace(settings, epochs=data.usual_epochs)
-            reason = f", because in {BUDGET:.0f} s so short a text would be overfitted"
-            progress.note(Setting("epochs", data.usual_epochs), reason)
+            reason = f", because in {BUDGET:.0f} s so short a text would be overfitted; "
+            by_time = (Setting("time_budget", BUDGET), " limits the time")
+            progress.note(Setting("epochs", data.usual_epochs), reason, by_time)
         progress.note(settings.plan(len(variants)))
         comparison = Comparison(data, variants, settings, folder, records, progress)
         if data.converging:

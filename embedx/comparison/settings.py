@@ -11,7 +11,7 @@ from embedx.text.heldout import MIN_SPANS, USUAL_SHARE
 BUDGET = 60.0
 # On text of fewer words that time is dozens of epochs, which overfit: on 5 million words ns did not
 # beat the unigram baseline after 20.
-SHORT_TEXT = 20_000_000
+SHORT_TEXT = 10_000_000
 # Maximum number of trials of an objective, with --tune.
 MAX_TRIALS = 5
 # Settings that are passed to runs on text, and below to runs on labelled data.
