@@ -62,14 +62,14 @@ def test_every_objective_learns_with_every_sampler(objective):
     """The best constant answer is right for a tenth of the digits and a quarter of the topics;
     kinds of input take turns.
     """
-    # these data are too few for the hundred that suits real ones
+    # minibatches of 100, the default, are too large for so few rows
     batch = 10 if objective.step == "gradient" else None
     first = list(OBJECTIVES.values()).index(objective)
     for i, sampler in enumerate(samplers(objective, dense=True), first):
         kind = ("dense", "hidden", "hidden" if sampler == "search" else "sparse")[i % 3]
         trained = run(objective, kind, sampler=sampler, batch_size=batch, epochs=4)
         assert precision(trained, kind) > {"dense": 0.6, "sparse": 0.5, "hidden": 0.45}[kind]
-        # several labels may share a state
+        # with several labels, those of an example share its state, and the loss may rise
         assert trained.outcome.final_loss < trained.outcome.curve[0]["loss"] or kind != "dense"
         facts = trained.classifier.facts
         assert facts["examples_trained"] == 4 * len(DATA[kind][0])
@@ -154,10 +154,10 @@ def test_examples_without_labels_are_skipped(objective):
 
 @pytest.mark.parametrize("negatives", [5, 20])
 def test_free_scores_learn_the_frequencies_although_repeated_draws_count_once(negatives):
-    """Without features that tell, the best that there is are the frequencies of the labels: theorem
-    1 of Levy & Goldberg.
+    """Without informative features the frequencies of the labels are the optimum: theorem 1 of Levy
+    & Goldberg.
 
-    No more rows are drawn than there are labels, however many were asked for.
+    No more labels are drawn than there are, however many negatives are asked for.
     """
     share = np.array([0.6, 0.2, 0.1, 0.06, 0.04])
     data = Labeled(
@@ -192,20 +192,20 @@ COUNTS = np.array([10, 240, 40, 80, 30])
 
 @pytest.mark.parametrize("name", ["softmax", "hs", "ova", "ns", "ove", "ar"])
 def test_biases_may_start_where_they_predict_the_frequencies(name):
-    """By whatever way an objective goes from scores to probabilities: a tree, say, or noise whose
-    part is put back.
+    """Whatever an objective makes of scores: probabilities along a tree, or scores to which the log
+    of the noise is added.
     """
     data = Labeled(
         np.zeros((400, 1), np.float32), Labels.single(np.repeat(np.arange(5), COUNTS)), 5
     )
-    # draws as ns has them by default
+    # with replacement, as ns draws by default
     options = {"optimizer": "sgd", "learning_rate": 1e-9, "epochs": 1, "replacement": True}
-    losses = {}
+    p = {}
     for bias in ("frequency", "zero"):
         trained = run(OBJECTIVES[name], data=data, bias=bias, **options)
-        losses[bias] = np.exp(next(trained.classifier.blocks(data.features[:1]))[1][0])
-    np.testing.assert_allclose(losses["frequency"], COUNTS / 400, rtol=1e-4)
-    assert abs(losses["zero"] - COUNTS / 400).max() > 0.05
+        p[bias] = np.exp(next(trained.classifier.blocks(data.features[:1]))[1][0])
+    np.testing.assert_allclose(p["frequency"], COUNTS / 400, rtol=1e-4)
+    assert abs(p["zero"] - COUNTS / 400).max() > 0.05
 
 
 @pytest.mark.parametrize("loss", ["logistic", "squared-hinge"])
@@ -223,16 +223,16 @@ def test_biases_of_independent_labels_start_at_their_frequencies(loss):
     np.testing.assert_allclose(bias, expected, rtol=1e-5)
 
 
-def test_the_optimum_is_sought_from_the_frequencies_if_wanted():
-    """Where nothing else tells labels apart they are the optimum, and no iteration is needed."""
+def test_lbfgs_may_start_at_the_frequencies():
+    """Without informative features they are the optimum, and no iteration is needed."""
     data = Labeled(
         np.zeros((400, 1), np.float32), Labels.single(np.repeat(np.arange(5), COUNTS)), 5
     )
-    steps = {
+    iterations = {
         bias: run(OBJECTIVES["softmax"], data=data, bias=bias, optimizer="lbfgs").outcome.epochs
         for bias in ("frequency", "zero")
     }
-    assert steps["frequency"] <= 1 < steps["zero"]
+    assert iterations["frequency"] <= 1 < iterations["zero"]
 
 
 @objectives_where(lambda o: "all" in o.samplers() and not o.uniforms_width)
@@ -243,7 +243,7 @@ def test_drawing_all_rows_equals_the_sampler_all(objective, monkeypatch):
     )
     dense = dataclasses.replace(TINY, features=TINY.features.toarray())
     for kind, data in (("sparse", TINY), ("hidden", TINY), ("dense", dense)):
-        # which falls in larger steps where few rows compete
+        # a rate falls after each chunk, and the engines have chunks of different sizes
         options = {"epochs": 2, "l2": 1e-3, "schedule": "constant"}
         models = []
         for sampler, small_step in (("all", 0), ("all", 2**21), ("uniform", 0)):
@@ -358,11 +358,11 @@ def test_measures_of_the_watcher_are_recorded_in_the_history():
 
 def test_validation_does_not_change_the_model():
     assert bytes_of(watched(epochs=2)) == bytes_of(watched(lambda *about: {}, epochs=2))
-    # decay paid more often
+    # with a watcher, pending weight decay is applied after each epoch
     unwatched = watched(epochs=2, l2=1e-2)
-    watched_over = watched(lambda *about: {}, epochs=2, l2=1e-2)
+    with_watcher = watched(lambda *about: {}, epochs=2, l2=1e-2)
     np.testing.assert_allclose(
-        watched_over.classifier.arrays["output"], unwatched.classifier.arrays["output"], atol=1e-5
+        with_watcher.classifier.arrays["output"], unwatched.classifier.arrays["output"], atol=1e-5
     )
 
 

@@ -69,21 +69,24 @@ def some_weights(n):
 
 
 def trained_tile(kernel, function, x, y, members, plan, row_weight):
-    """The weights and biases of the labels, (n_labels, n_features + 1), of the rows that are
-    members, and the loss. row_weight is 1 on average.
+    """The weights and biases of the labels, (n_labels, n_features + 1), trained on the rows that
+    are members, and the loss.
+
+    row_weight  1 on average
     """
     (n, n_features), n_labels = x.shape, y.shape[1]
     examples = examples_of(
         csr_matrix(x), Labels.of_rows([np.flatnonzero(row).tolist() for row in y]), row_weight
     )
-    y_of = y.copy()
-    y_of[np.setdiff1d(np.arange(n), members)] = False
-    positives = csr_of(np.nonzero(y_of)[1], np.nonzero(y_of)[0], n_labels)
+    y_of_members = y.copy()
+    y_of_members[np.setdiff1d(np.arange(n), members)] = False
+    row, label = np.nonzero(y_of_members)
+    positives = csr_of(label, row, n_labels)
     is_dual = kernel is sparse_tiles.train_tile_dual
     worker = tiles.new_workspace(
         n, len(examples.values), n_features, plan.batch_size, plan.optimizer, is_dual=is_dual
     )
-    # the first is empty
+    # the first of two groups is empty
     groups = Csr(np.array([0, 0, len(members)], dtype=np.int64), members.astype(np.int32))
     bias = np.zeros(n_labels, dtype=np.float32)
     arguments = (
@@ -119,7 +122,7 @@ def trained_tile(kernel, function, x, y, members, plan, row_weight):
         ("squared-hinge", "adagrad", 0.01, 0.3, True, 0, True),
     ],
 )
-def test_a_tile_is_trained_as_by_loops_on_rows_that_are_masked_to_their_support(
+def test_a_tile_is_trained_as_by_loops_with_sparsity_masks(
     loss, optimizer, l2, lr, has_bias, first_state, is_weighted
 ):
     rng = np.random.default_rng(1)
@@ -137,7 +140,7 @@ def test_a_tile_is_trained_as_by_loops_on_rows_that_are_masked_to_their_support(
         first_state=np.float32(first_state),
     )
     row_weight = some_weights(60) if is_weighted else np.ones(60)
-    weights, found_loss = trained_tile(
+    weights, loss_of_tile = trained_tile(
         sparse_tiles.train_tile,
         objective.coefficients,
         x,
@@ -159,12 +162,12 @@ def test_a_tile_is_trained_as_by_loops_on_rows_that_are_masked_to_their_support(
     )
     assert np.abs(expected).max() > 0.1
     np.testing.assert_allclose(weights, expected, atol=2e-4, rtol=2e-3)
-    assert found_loss == pytest.approx(expected_loss, rel=1e-3)
+    assert loss_of_tile == pytest.approx(expected_loss, rel=1e-3)
 
 
 @pytest.mark.parametrize("is_weighted", [False, True])
 @pytest.mark.parametrize(("c", "epochs"), [(1.0, 3), (0.2, 4), (5.0, 2), (1.0, 200)])
-def test_a_tile_is_trained_by_the_dual_as_by_loops_and_comes_to_the_optimum(c, epochs, is_weighted):
+def test_a_tile_is_trained_by_the_dual_as_by_loops_and_reaches_the_optimum(c, epochs, is_weighted):
     rng = np.random.default_rng(2)
     objective = ova()
     x, y = labelled_rows(rng, 50, 20, 6, density=0.3, share=0.15)
@@ -180,28 +183,28 @@ def test_a_tile_is_trained_by_the_dual_as_by_loops_and_comes_to_the_optimum(c, e
         row_weight if is_weighted else None,
     )
     weight = y.any(axis=1).astype(float)
-    expected, support = naive_dual_tile(x.astype(np.float64), y, weight, c, plan, row_weight)
+    expected, sparsity_mask = naive_dual_tile(x.astype(np.float64), y, weight, c, plan, row_weight)
     np.testing.assert_allclose(weights, expected, atol=2e-4)
     if epochs < 100:
         return
     with_one = np.column_stack([x, np.ones(50)]).astype(np.float64)
     sign = np.where(y, 1.0, -1.0)
-    used = np.maximum(weight[:, None], y) * row_weight[:, None]
+    weight_of_pair = np.maximum(weight[:, None], y) * row_weight[:, None]
 
     def objective_and_slope(w):
-        short = np.maximum(0, 1 - sign * (with_one @ w.T))
+        hinge = np.maximum(0, 1 - sign * (with_one @ w.T))
         return (
-            0.5 * np.sum(w * w) + c * np.sum(used * short**2),
-            (w - 2 * c * (sign * short * used).T @ with_one) * support,
+            0.5 * np.sum(w * w) + c * np.sum(weight_of_pair * hinge**2),
+            (w - 2 * c * (sign * hinge * weight_of_pair).T @ with_one) * sparsity_mask,
         )
 
-    least = np.inf
+    minimum = np.inf
     w = np.zeros_like(weights)
     for _ in range(3000):  # of gradient descent, on a smooth and strongly convex function
-        least, slope = objective_and_slope(w)
+        minimum, slope = objective_and_slope(w)
         w -= 0.004 * slope
     assert np.abs(slope).max() < 1e-4
-    assert objective_and_slope(weights)[0] < 1.01 * least
+    assert objective_and_slope(weights)[0] < 1.01 * minimum
 
 
 @pytest.mark.parametrize(
@@ -215,18 +218,18 @@ def test_a_tile_is_trained_by_the_dual_as_by_loops_and_comes_to_the_optimum(c, e
 def test_sparse_weights_rank_unseen_rows_as_dense_ones_do(weights, loss, bias):
     data = topics(seed=0)
     test = topics(seed=0, n=900).rows(np.arange(600, 900))
-    p = {}
+    precision = {}
     for kind in ("dense", weights):
-        sparse = trained(
+        model = trained(
             data,
             loss=loss,
             weights=kind,
             bias=bias,
             **({"leaf_size": 8, "beam": 4} if kind == "tree" else {}),
         )
-        p[kind] = sparse.evaluate(test)["p@1"]
-    assert p["dense"] > 0.8
-    assert p[weights] > p["dense"] - 0.05
+        precision[kind] = model.evaluate(test)["p@1"]
+    assert precision["dense"] > 0.8
+    assert precision[weights] > precision["dense"] - 0.05
 
 
 @pytest.mark.parametrize(("weights", "loss"), [("sparse", "squared-hinge"), ("tree", "logistic")])
@@ -377,7 +380,7 @@ def test_degenerate_data_can_be_trained_on(weights, lists, kind):
 def test_settings_that_exclude_sparse_weights_are_refused(weights, options, named):
     """The message names the setting that is in the way."""
     if weights == "sparse" and "sampler" in options:
-        # others do: see test_sparse_rows
+        # sampled objectives can have sparse weights: see test_sparse_rows
         options = options | {"optimizer": "dcd"}
     settings = ClassifySettings(**{"weights": weights, **options})
     with pytest.raises(SettingError) as caught:
@@ -397,7 +400,7 @@ def test_settings_that_exclude_sparse_weights_are_refused(weights, options, name
         (topics(), {"sampler": "uniform"}, ("softmax", {})),
     ],
 )
-def test_the_objective_suits_the_data_where_none_is_named(data, options, chosen):
+def test_the_default_objective_depends_on_the_data(data, options, chosen):
     assert default_objective(data, options) == chosen
     dense = Labeled(data.features.toarray(), data.labels, data.n_labels)
     assert default_objective(dense, options) == ("softmax", {})
@@ -417,7 +420,9 @@ def test_the_objective_suits_the_data_where_none_is_named(data, options, chosen)
         (200_000_000, 5_000, {"hidden": 10}, "dense"),
     ],
 )
-def test_weights_are_stored_as_suits_their_number(n_labels, n_features, options, weights):
+def test_the_default_storage_of_weights_depends_on_their_number(
+    n_labels, n_features, options, weights
+):
     data = topics()
     features = csr_matrix(
         (data.features.data, data.features.indices, data.features.indptr), (len(data), n_features)
@@ -459,7 +464,7 @@ def test_a_command_without_an_objective_names_the_one_that_it_takes(tmp_path):
 
 
 @pytest.mark.parametrize("weights", ["sparse", "tree", "dense"])
-def test_a_support_that_is_too_narrow_for_signed_features_is_warned_of(weights):
+def test_sparse_weights_on_negative_features_are_warned_of(weights):
     progress = Notes()
     for sign in (1, -1):
         data = topics(n=60, n_labels=40)
