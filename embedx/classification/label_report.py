@@ -309,7 +309,7 @@ def warn_of_training_rows(model: Classifier, data: Labeled, file: str, progress:
 
 
 def note_probabilities(model: Classifier, progress: Progress) -> None:
-    """Log it if the scores of the objective are not log-probabilities."""
+    """Say so if probabilities are only a softmax of scores: see `has_probabilities`."""
     if not model.has_probabilities:
         progress.note(
             f"{model.objective.name} defines no probabilities; those shown are a softmax of its"

@@ -27,14 +27,14 @@ from embedx.labeled.words import PREFIX
 from embedx.runtime.progress import SILENT
 from embedx.text.tables import delimiter_of
 
-# Suggestions that are scored, at most.
+# Maximum number of suggestions of a row that are scored.
 MAX_SUGGESTIONS = 10
 
 
 class Suggestions:
     """The suggestions for the rows of test data, which are scored by the rules of a classifier.
 
-    top  int64 (n_rows, MAX_SUGGESTIONS): ids of labels; where there are fewer, an id of none
+    top  int64 (n_rows, MAX_SUGGESTIONS): ids of labels; after the last one an id that no label has
     """
 
     def __init__(self, classifier: Classifier, top: ndarray) -> None:
@@ -53,7 +53,7 @@ class Suggestions:
 def read_suggestions(file: str, classifier: Classifier, data: Labeled) -> Suggestions:
     """The suggestions in a file for test data, whose schema names labels that are new.
 
-    Raises `DataError` where the file has not a line for each row, or no label that is known.
+    Raises `DataError` if the file does not have a line for each row, or has no known label.
     """
     ids = _ids_of_labels(classifier, data)
     by_number = data.schema.names is None
@@ -88,7 +88,7 @@ def read_suggestions(file: str, classifier: Classifier, data: Labeled) -> Sugges
 
 
 def _rows(file: str, n_rows: int, labels: Collection[str]) -> Iterator[list[str]]:
-    """The cells of each row of a file, of which the last of n_rows may be empty; of a table between
+    """The cells of each row of a file, of which the last of n_rows may be empty. CSV is split at
     the delimiter that gives most of these labels.
     """
     lines = Lines(source_of(file), SILENT)
@@ -138,7 +138,7 @@ def _labels_of_json(line: str) -> list[str]:
 
 
 def _without_ids(rows: Sequence[list[str]], data: Labeled) -> list[list[str]]:
-    """The rows without the ids of the test rows, where each that has cells begins with its own."""
+    """The rows without ids, if each that is not empty begins with the id of its test row."""
     if data.ids is None:
         return list(rows)
     ids = [" ".join(str(row_id).split()) for row_id in data.ids]
@@ -156,7 +156,7 @@ def _without_probabilities(rows: Sequence[list[str]]) -> list[list[str]]:
 
 
 def _separator_of(data: Labeled) -> str | None:
-    """What separates the labels of a cell of the training table, if anything does."""
+    """The separator of the labels in a cell of the training table; None if there is none."""
     columns = data.schema.columns
     return None if columns is None else columns.separator
 

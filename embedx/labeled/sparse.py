@@ -368,16 +368,11 @@ def _parsed(
         labels = [chunk[start:end] for start, end in spans.tolist()]
     else:
         labels = np.empty(n_labels, int32)
-        bad = whole_numbers(data, spans, ranges.highest_label, labels)
-        if bad < n_labels:
-            row_of_bad = np.searchsorted(label_ends[:row], bad, side="right")
-            label = chunk[slice(*spans[bad])].decode("utf-8", "replace")
-            raise DataError(
-                file,
-                line_of_row[int(row_of_bad)],
-                f'label "{label}" is not a whole number from 0 to'
-                f" {ranges.highest_label}{ranges.where('labels')}",
-            )
+        invalid = whole_numbers(data, spans, ranges.highest_label, labels)
+        if invalid < n_labels:
+            row_of_label = np.searchsorted(label_ends[:row], invalid, side="right")
+            label = chunk[slice(*spans[invalid])]
+            raise _label_error(file, line_of_row[int(row_of_label)], label, ranges)
     if stop < len(data):
         word = chunk[stop : stop + 200].split(None, 1)[0]
         raise _feature_error(file, line_of_row[row], word, ranges)
@@ -416,6 +411,17 @@ def _with_joined_labels(line: bytes) -> bytes:
     if ends_in_feature_id:
         others[-1] = b" " + others[-1]
     return b",".join([first, *others]) + colon + after
+
+
+def _label_error(file: str, line: int, label: bytes, ranges: Ranges) -> DataError:
+    """The error for a label that is not an id, or whose id is out of range."""
+    text = label.decode("utf-8", "replace")
+    return DataError(
+        file,
+        line,
+        f'label "{text}" is not a whole number from 0 to'
+        f" {ranges.highest_label}{ranges.where('labels')}",
+    )
 
 
 def _feature_error(file: str, line: int, start: bytes, ranges: Ranges) -> DataError:
