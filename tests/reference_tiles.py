@@ -21,13 +21,20 @@ def shuffled(n, epochs, key):
         yield list(order)
 
 
+def support_of(x, y, plan):
+    """Whether each label may have a weight for each feature, bool (n_labels, n_features)."""
+    if plan.masks_features:
+        return np.array([(x[of_label] != 0).any(axis=0) for of_label in y.T])
+    return np.tile((x != 0).any(axis=0), (y.shape[1], 1))
+
+
 def naive_tile(x, y, weight, plan, optimizer, l2, loss, row_weight):
     """The rows (labels, features and bias) after training, in float64, and the loss of the last
     pass. The loss of row i is multiplied by row_weight[i].
     """
     n, n_features = x.shape
     n_labels = y.shape[1]
-    support = np.array([[*(x[y[:, k]] != 0).any(axis=0), plan.has_bias] for k in range(n_labels)])
+    support = np.column_stack([support_of(x, y, plan), np.full(n_labels, plan.has_bias)])
     decays = np.array([True] * n_features + [False])
     parameters = reference_classify.Parameters(
         np.zeros((n_labels, n_features + 1)), decays, optimizer, l2
@@ -83,7 +90,7 @@ def naive_dual_tile(x, y, weight, c, plan, row_weight):
     """
     n, n_features = x.shape
     n_labels = y.shape[1]
-    support = np.array([[*(x[y[:, k]] != 0).any(axis=0), True] for k in range(n_labels)])
+    support = np.column_stack([support_of(x, y, plan), np.full(n_labels, True)])
     within = x * support[:, :-1].any(axis=0)  # features of the tile
     w = np.zeros((n_labels, n_features + 1))
     alpha = np.zeros((n, n_labels))

@@ -10,6 +10,7 @@ from reference_tiles import naive_dual_tile, naive_tile
 from scipy.sparse import csr_matrix, random_array
 
 from embedx import objectives
+from embedx.classification import label_weights
 from embedx.classification.objective_choice import default_objective
 from embedx.classification.settings import ClassifySettings
 from embedx.engine import sparse_tiles, tiles
@@ -111,19 +112,20 @@ def trained_tile(kernel, function, x, y, members, plan, row_weight):
 
 
 @pytest.mark.parametrize(
-    ("loss", "optimizer", "l2", "lr", "has_bias", "first_state", "is_weighted"),
+    ("loss", "optimizer", "l2", "lr", "has_bias", "first_state", "is_weighted", "is_masked"),
     [
-        ("squared-hinge", "adagrad", 0, 0.3, True, 0, False),
-        ("logistic", "adagrad", 0.01, 0.3, True, 0, False),
-        ("logistic", "sgd", 0, 0.5, False, 0, False),
-        ("squared-hinge", "sgd", 0.01, 0.5, True, 0, False),
-        ("logistic", "adagrad", 0, 0.3, True, 0.01, False),
-        ("logistic", "sgd", 0, 0.5, True, 0, True),
-        ("squared-hinge", "adagrad", 0.01, 0.3, True, 0, True),
+        ("squared-hinge", "adagrad", 0, 0.3, True, 0, False, True),
+        ("logistic", "adagrad", 0.01, 0.3, True, 0, False, True),
+        ("logistic", "sgd", 0, 0.5, False, 0, False, True),
+        ("squared-hinge", "sgd", 0.01, 0.5, True, 0, False, True),
+        ("logistic", "adagrad", 0, 0.3, True, 0.01, False, True),
+        ("logistic", "sgd", 0, 0.5, True, 0, True, True),
+        ("squared-hinge", "adagrad", 0.01, 0.3, True, 0, True, True),
+        ("logistic", "adagrad", 0.01, 0.3, True, 0, True, False),
     ],
 )
 def test_a_tile_is_trained_as_by_loops_with_sparsity_masks(
-    loss, optimizer, l2, lr, has_bias, first_state, is_weighted
+    loss, optimizer, l2, lr, has_bias, first_state, is_weighted, is_masked
 ):
     rng = np.random.default_rng(1)
     objective = ova(loss)
@@ -138,6 +140,7 @@ def test_a_tile_is_trained_as_by_loops_with_sparsity_masks(
         lr=np.float32(lr),
         lr_falls=True,
         first_state=np.float32(first_state),
+        masks_features=is_masked,
     )
     row_weight = some_weights(60) if is_weighted else np.ones(60)
     weights, loss_of_tile = trained_tile(
@@ -165,13 +168,20 @@ def test_a_tile_is_trained_as_by_loops_with_sparsity_masks(
     assert loss_of_tile == pytest.approx(expected_loss, rel=1e-3)
 
 
+@pytest.mark.parametrize("is_masked", [False, True])
 @pytest.mark.parametrize("is_weighted", [False, True])
 @pytest.mark.parametrize(("c", "epochs"), [(1.0, 3), (0.2, 4), (5.0, 2), (1.0, 200)])
 def test_a_tile_is_trained_by_the_dual_as_by_loops_and_reaches_the_optimum(c, epochs, is_weighted):
     rng = np.random.default_rng(2)
     objective = ova()
     x, y = labelled_rows(rng, 50, 20, 6, density=0.3, share=0.15)
-    plan = tile_plan(objective, update_rule("dcd"), epochs=epochs, c=np.float32(c))
+    plan = tile_plan(
+        objective,
+        update_rule("dcd"),
+        epochs=epochs,
+        c=np.float32(c),
+        masks_features=is_masked,
+    )
     row_weight = some_weights(50) if is_weighted else np.ones(50)
     weights, _ = trained_tile(
         sparse_tiles.train_tile_dual,
@@ -251,6 +261,33 @@ def test_sparse_weights_do_not_depend_on_the_scale_of_features(weights, loss):
             model.arrays["tree_weight"], 1024 * same.arrays["tree_weight"], rtol=1e-4
         )
         assert model.evaluate(data)["p@1"] == same.evaluate(large)["p@1"] > 0.8
+
+
+def test_words_of_other_labels_speak_against_a_label_that_has_weights_for_all_features():
+    data = topics()
+    scores = {}
+    for label_features in ("positives", "all"):
+        model = trained(data, optimizer="dcd", weights="sparse", label_features=label_features)
+        weights = dense_of(model.trees[0].levels[0], data.n_features)
+        has_feature = np.stack([weights_of_label != 0 for weights_of_label in weights])
+        rows = [data.labels.row_of_id[data.labels.ids == k] for k in model.trees[0].labels]
+        is_own = np.array([data.features[some].sum(axis=0).A1 > 0 for some in rows])
+        scores[label_features] = (has_feature & ~is_own).sum()
+    assert scores["positives"] == 0
+    assert scores["all"] > 0
+
+
+def test_labels_have_weights_for_all_features_where_these_are_few(monkeypatch):
+    data = topics()
+
+    def chosen(weights):
+        return resolved(ClassifySettings(weights=weights), ova(), data).label_features
+
+    assert chosen("sparse") == "all"
+    monkeypatch.setattr(label_weights, "MAX_UNMASKED", data.n_labels * data.n_features - 1)
+    assert chosen("sparse") == "positives"
+    assert chosen("tree") is None
+    assert chosen("dense") is None
 
 
 def test_scores_of_sparse_weights_are_those_of_their_rows_and_unseen_labels_are_there():

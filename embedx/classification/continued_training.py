@@ -17,7 +17,14 @@ from embedx.optimizers.lbfgs import Lbfgs
 # Settings that a classifier keeps when training continues.
 MODEL_SETTINGS = ("hidden", "score", "scaling", "labels", "sampler", "optimizer", "replacement")
 # Further settings that a classifier with sparse weights keeps.
-SPARSE_SETTINGS = ("bias", "weight_threshold", "propensity", "propensity_a", "propensity_b")
+SPARSE_SETTINGS = (
+    "bias",
+    "label_features",
+    "weight_threshold",
+    "propensity",
+    "propensity_a",
+    "propensity_b",
+)
 # Of MODEL_SETTINGS, those that may be given another value.
 MAY_CHANGE = ("optimizer", "labels")
 TRAIN_TOGETHER = "train on the old and the new rows together"

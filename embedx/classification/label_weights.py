@@ -59,12 +59,15 @@ from embedx.classification.problem import (
     takes_dual,
 )
 from embedx.classification.settings import (
+    ALL_FEATURES,
     DENSE,
     DUAL_EPOCHS,
     MANY_FOR_TREE,
     MAX_PRODUCTS,
     MAX_PRODUCTS_OF_MANY,
+    MAX_UNMASKED,
     POINT,
+    POSITIVE_FEATURES,
     SPARSE,
     TREE,
     TREE_SETTINGS,
@@ -86,6 +89,7 @@ FEW_LABELS = 20_000
 # Settings that have an effect only with certain weights.
 WEIGHTS_OF_SETTING = {
     **dict.fromkeys(TREE_SETTINGS, (TREE,)),
+    "label_features": (SPARSE,),
     "weight_threshold": (SPARSE, TREE),
 }
 
@@ -135,6 +139,19 @@ def prefers_dense(settings: ClassifySettings, problem: Problem) -> bool:
     is_small = data.n_labels * data.n_features < MAX_DENSE
     is_watched = settings.validation is not None and data.n_labels < FEW_LABELS
     return is_watched or (is_small and (not is_dual or has_negative_features))
+
+
+def choose_label_features(settings: ClassifySettings, problem: Problem) -> Choice:
+    """Of labels with sparse weights, trained one after another: all features where there are few
+    weights.
+
+    A label without weights for the words of other labels cannot tell that they speak against it.
+    """
+    if settings.weights != SPARSE or not is_labelwise(settings, problem.objective):
+        return Choice(None)
+    data = problem.data
+    is_small = data.n_labels * data.n_features <= MAX_UNMASKED
+    return Choice(ALL_FEATURES if is_small else POSITIVE_FEATURES, size_of(data))
 
 
 def size_of(data: Labeled) -> str:

@@ -23,7 +23,7 @@ from scipy.sparse import csr_matrix
 from embedx.classification import label_tree
 from embedx.classification.initial_values import initial_state
 from embedx.classification.label_tree import LabelTree
-from embedx.classification.settings import ClassifySettings
+from embedx.classification.settings import ALL_FEATURES, ClassifySettings
 from embedx.classification.tree_plans import LevelPlan, TreePlan
 from embedx.engine import sparse_tiles, tiles
 from embedx.engine.examples import Csr, Examples, csr_of
@@ -188,6 +188,7 @@ class LabelwiseTraining(Strategy):
             threshold=float32(settings.weight_threshold),
             key=key,
             first_state=self.initial_state,
+            masks_features=settings.label_features != ALL_FEATURES,
             c=float32(c),
         )
 

@@ -20,6 +20,7 @@ class ClassifierParameters(TypedDict, total=False):
     posterior: Literal["point", "gaussian"] | None
     prior_variance: float | None
     weights: Literal["dense", "sparse", "tree"] | None
+    label_features: Literal["positives", "all"] | None
     weight_threshold: float | None
     leaf_size: int | None
     arity: int | None
@@ -95,6 +96,7 @@ class ClassifyParameters(TypedDict, total=False):
     posterior: Literal["point", "gaussian"] | None
     prior_variance: float | None
     weights: Literal["dense", "sparse", "tree"] | None
+    label_features: Literal["positives", "all"] | None
     weight_threshold: float | None
     leaf_size: int | None
     arity: int | None

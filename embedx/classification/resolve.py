@@ -20,7 +20,7 @@ from numpy import ndarray
 
 from embedx import optimizers, samplers
 from embedx.classification.calibration import n_held_out
-from embedx.classification.label_weights import choose_weights, is_labelwise
+from embedx.classification.label_weights import choose_label_features, choose_weights, is_labelwise
 from embedx.classification.problem import ALL_CANDIDATES, Choice, Problem, takes_dual
 from embedx.classification.refusals import refuse
 from embedx.classification.settings import (
@@ -234,6 +234,7 @@ RULES: dict[str, Rule] = {
     "sampler": choose_sampler,
     "weights": choose_weights,
     "optimizer": choose_optimizer,
+    "label_features": choose_label_features,
     "scaling": choose_scaling,
     "learning_rate": choose_learning_rate,
     "batch_size": choose_batch_size,

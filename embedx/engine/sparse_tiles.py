@@ -5,9 +5,10 @@
     train_tile_dual  the same by dual coordinate descent
 
 A sparse row has weights for the features of its positives alone, its sparsity mask; others are held
-at 0, because their examples are all negatives. Examples are read with the features of the tile's
-masks alone. Labels may be the nodes of a tree, in groups; a group is trained on the examples that
-reach it.
+at 0, because their examples are all negatives. With `TilePlan.masks_features` False it has weights
+for all features of its group's examples, as dense weights would. Examples are read with the
+features of the tile's masks alone. Labels may be the nodes of a tree, in groups; a group is trained
+on the examples that reach it.
 """
 
 from typing import NamedTuple
@@ -189,7 +190,7 @@ def _set_up(examples, groups, group, first, last, plan, workspace):
     """Set up a tile; return its number of features."""
     begin = groups.members.indptr[group]
     n = groups.members.indptr[group + 1] - begin
-    n_features = _find_features(examples, groups.positives, workspace, first, last)
+    n_features = _find_features(examples, groups, group, first, last, plan, workspace)
     _read_examples(examples, groups.members, begin, n, plan, workspace)
     for p in range(first, last):
         # `positives` has members of the group alone.
@@ -220,25 +221,40 @@ def _clear_row(tile, row, first_state):
 
 
 @kernel_part
-def _find_features(examples, positives, workspace, first, last):
+def _find_features(examples, groups, group, first, last, plan, workspace):
     """Number the features of the tile, and set the sparsity masks of its labels; return the number
     of features.
     """
     n = 0
-    sparsity_mask = workspace.steps.sparsity_mask
+    every_label = uint32(0)
     for p in range(first, last):
-        for at in range(positives.indptr[p], positives.indptr[p + 1]):
-            i = positives.indices[at]
-            for f in range(examples.offsets[i], examples.offsets[i + 1]):
-                feature = examples.columns[f]
-                row = workspace.row_of_feature[feature]
-                if row < 0:
-                    row = n
-                    workspace.row_of_feature[feature] = row
-                    workspace.features[n] = feature
-                    sparsity_mask[row] = 0
-                    n += 1
-                sparsity_mask[row] |= uint32(1) << uint32(p - first)
+        label = uint32(1) << uint32(p - first)
+        every_label |= label
+        if plan.masks_features:
+            n = _add_features(examples, groups.positives, p, label, workspace, n)
+    if not plan.masks_features:
+        n = _add_features(examples, groups.members, group, every_label, workspace, n)
+    return n
+
+
+@kernel_part
+def _add_features(examples, rows, r, labels, workspace, n):
+    """Number the features of the examples in row r of `rows` from n on, and add labels to their
+    sparsity masks; return the number of features so far.
+    """
+    sparsity_mask = workspace.steps.sparsity_mask
+    for at in range(rows.indptr[r], rows.indptr[r + 1]):
+        i = rows.indices[at]
+        for f in range(examples.offsets[i], examples.offsets[i + 1]):
+            feature = examples.columns[f]
+            row = workspace.row_of_feature[feature]
+            if row < 0:
+                row = n
+                workspace.row_of_feature[feature] = row
+                workspace.features[n] = feature
+                sparsity_mask[row] = 0
+                n += 1
+            sparsity_mask[row] |= labels
     return n
 
 

@@ -59,6 +59,7 @@ class TilePlan(NamedTuple):
     threshold: float32 = ZERO  # weights up to this absolute value are dropped
     key: uint64 = uint64(0)  # key of the random numbers
     first_state: float32 = ZERO  # initial optimizer state of every weight
+    masks_features: bool = True  # labels have weights for the features of their positives alone
     c: float32 = ZERO  # C of dual coordinate descent, the factor of the loss
 
 
