@@ -29,6 +29,7 @@ EXPERIMENTS = {
         "every objective of classification at its defaults, beside scikit-learn's linear"
         " classifiers"
     ),
+    "unknown-labels": "rows of labels that a classifier was not trained on, and a threshold",
     "metric-learning": "labels that were not trained, by inner products and by distances",
     "gaussian-weights": "labels by normal distributions of weights beside numbers",
     "word-intervals": "cosines by other seeds beside the intervals of embedx nn",
