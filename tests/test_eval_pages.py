@@ -66,6 +66,7 @@ STATED = {
     "speed-classification": "0.005",
     "speed-many-labels": "0.005 5.7 0.25",
     "defaults": ("0.1 0.574 2.69 0.604 1.84 0.614 0.547 0.568 0.533 0.553 0.576 0.597 0.555 0.765"),
+    "unknown-labels": "0.8",
     "metric-learning": "0.009 0.010",
     "gaussian-weights": "0.03 0.1",
     "word-intervals": "",
