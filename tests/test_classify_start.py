@@ -178,7 +178,7 @@ def test_the_default_classifier_gets_no_worse_by_new_rows(folder):
     of_old, of_new = accuracies(before)
     of_old_now, of_new_now = accuracies(after)
     assert of_old_now > of_old - 0.03
-    assert of_new_now > of_new + 0.3
+    assert of_new_now > of_new + 0.25
 
 
 def test_a_classifier_that_continues_with_few_rows_keeps_its_calibration(folder):
@@ -258,7 +258,8 @@ def test_a_fall_that_may_be_chance_is_shown_without_a_warning(folder, capsys):
     run(*words_of("classify new.txt --start m --test test.txt --output n --threads 1"))
     messages = capsys.readouterr().err
     assert lines_with(messages, "1.0000 before", "0.9877 now")
-    assert "warning" not in messages
+    warnings = lines_with(messages, "warning: ")
+    assert warnings == lines_with(warnings, "81 of 81 test rows")  # are among the training rows
 
 
 @pytest.mark.parametrize(
