@@ -171,7 +171,9 @@ def test_a_tile_is_trained_as_by_loops_with_sparsity_masks(
 @pytest.mark.parametrize("is_masked", [False, True])
 @pytest.mark.parametrize("is_weighted", [False, True])
 @pytest.mark.parametrize(("c", "epochs"), [(1.0, 3), (0.2, 4), (5.0, 2), (1.0, 200)])
-def test_a_tile_is_trained_by_the_dual_as_by_loops_and_reaches_the_optimum(c, epochs, is_weighted):
+def test_a_tile_is_trained_by_the_dual_as_by_loops_and_reaches_the_optimum(
+    c, epochs, is_weighted, is_masked
+):
     rng = np.random.default_rng(2)
     objective = ova()
     x, y = labelled_rows(rng, 50, 20, 6, density=0.3, share=0.15)
