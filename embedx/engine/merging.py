@@ -104,7 +104,8 @@ def merge_rows(live, base, remote, position, damping, optimizer, local, buffers)
     for r in range(live.rows.shape[0]):
         row = int64(r)
         place = int64(position[row])
-        square, moved = ZERO, ZERO
+        square = ZERO
+        moved = ZERO
         for d in range(server.size):
             difference = live.rows[row, d] - base.rows[row, d]
             square += live.rows[row, d] * live.rows[row, d]

@@ -22,16 +22,22 @@ LOG2_E = _F(1.4426950408889634)
 LN2_HIGH = _F(0.693359375)  # exact in 12 bits, so that n * LN2_HIGH is exact
 LN2_LOW = _F(-2.12194440e-4)  # ln 2 - LN2_HIGH
 # Bounds of the argument of exp, beyond which e^x leaves the normal range of float32.
-_LARGEST, _SMALLEST = _F(88.0), _F(-87.0)
+_LARGEST = _F(88.0)
+_SMALLEST = _F(-87.0)
 
-ONE, TWO, THREE, HALF, ZERO = _F(1), _F(2), _F(3), _F(0.5), _F(0)
+ONE = _F(1)
+TWO = _F(2)
+THREE = _F(3)
+HALF = _F(0.5)
+ZERO = _F(0)
 # Taylor coefficients 1/n! are within 1e-8 of the best polynomial on |r| <= ln(2)/2 at this degree.
 _EXP = tuple(_F(1 / math.factorial(n)) for n in range(7, 1, -1))
 # 2 atanh(s) = 2s (1 + s²/3 + s⁴/5 + ...), with s² <= 1/9
 _BITS_OF_LEAST = int32(0x3F3504F3)  # of sqrt(1/2)
 _BITS_OF_FRACTION = int32(0x007FFFFF)
 # Of a float32: the number of bits of the fraction, and the bias of the exponent.
-_FRACTION, _BIAS = int32(23), int32(127)
+_FRACTION = int32(23)
+_BIAS = int32(127)
 _LOG1P = tuple(_F(1 / n) for n in range(13, 0, -2))
 
 
@@ -144,13 +150,15 @@ def softplus(x):
 
 
 # x (1 + A x) / (1 + (1 + A) x + C x²) is W(x) to the second power of x at 0, and exact at 1 and e.
-_LAMBERT_A, _LAMBERT_C = _F(0.7737613), _F(0.3537751)
+_LAMBERT_A = _F(0.7737613)
+_LAMBERT_C = _F(0.3537751)
 
 
 @kernel_part
 def _near_lambert_w_exp(t):
     """W(e^t) within 1.5 %, without a branch, so that a loop over scores vectorises."""
-    x, y = exp(min(t, ONE)), max(t, ONE)
+    x = exp(min(t, ONE))
+    y = max(t, ONE)
     small = x * (ONE + _LAMBERT_A * x) / (ONE + x * ((ONE + _LAMBERT_A) + _LAMBERT_C * x))
     # For t <= 1 the other term is 0, for t > 1 `small` is W(e) = 1.
     return small + (y - ONE - log(y) * (y / (ONE + y)))
@@ -162,7 +170,8 @@ def _nearer_lambert_w_exp(w, t):
     cube.
     """
     e = exp(t - w)
-    excess, slope = w - e, ONE + e
+    excess = w - e
+    slope = ONE + e
     return w - TWO * excess * slope / (TWO * slope * slope + excess * e)
 
 
@@ -175,7 +184,8 @@ def moved_lambert_w(w, shift):
     step = w * slope * shift
     near = w - step * (ONE - HALF * slope * slope * shift)
     e = w * exp(w - near - shift)
-    excess, slope = near - e, ONE + e
+    excess = near - e
+    slope = ONE + e
     return near - TWO * excess * slope / (TWO * slope * slope + excess * e)
 
 
@@ -264,7 +274,8 @@ def log_ndtr(x):
     """
     tail = mills_ratio(abs(x))
     log_density = log_normal_density(x)
-    left, right = log_density + log(tail), log1p(-min(tail * exp(log_density), HALF))
+    left = log_density + log(tail)
+    right = log1p(-min(tail * exp(log_density), HALF))
     return left if x < ZERO else right
 
 
@@ -273,7 +284,8 @@ def hazard(x):
     """φ(x) / Φ(x), the slope of log Φ: about -x far on the left, 0 on the right."""
     tail = mills_ratio(abs(x))
     density = exp(log_normal_density(x))
-    left, right = ONE / tail, density / (ONE - min(tail * density, HALF))
+    left = ONE / tail
+    right = density / (ONE - min(tail * density, HALF))
     return left if x < ZERO else right
 
 

@@ -39,7 +39,8 @@ def coefficients(batch, state, constants, n_examples, n, lr):
         alpha = z.dtype.type(state[state_row[e], 0])
         if n_updates[e] == 0:
             alpha = log_sums(batch, e, n)[0]
-        crossing, loss = ZERO, ZERO
+        crossing = ZERO
+        loss = ZERO
         for k in range(n):
             weight = row_weight(batch, e, k)
             crossing += weight * sigmoid(z[e, k] - alpha if weight > 0 else ZERO)
@@ -76,12 +77,15 @@ class Bouchard(Objective):
         if z.shape[1] == 1:
             return z - 37.0  # the bound is exact at -∞; here it is within 1e-16
         z = np.sort(z.astype(np.float64), axis=1)
-        others, top = z[:, :-1], z[:, -1:]
-        low, high = others[:, -1:], top + np.log(np.exp(z - top).sum(axis=1, keepdims=True))
+        others = z[:, :-1]
+        top = z[:, -1:]
+        low = others[:, -1:]
+        high = top + np.log(np.exp(z - top).sum(axis=1, keepdims=True))
         for _ in range(BISECTIONS):
             alpha = (low + high) / 2
             is_low = np.exp(log_sigmoid(others - alpha)).sum(axis=1, keepdims=True) > np.exp(
                 log_sigmoid(alpha - top)
             )
-            low, high = np.where(is_low, alpha, low), np.where(is_low, high, alpha)
+            low = np.where(is_low, alpha, low)
+            high = np.where(is_low, high, alpha)
         return (low + high) / 2

@@ -40,7 +40,8 @@ class HierarchySettings(Settings):
 @kernel
 def coefficients(batch, state, constants, n_examples, n, lr):
     """Summed loss of the examples; overwrites their scores z[:n_examples, :n] by ∂loss/∂z."""
-    z, sample_count = batch.z, batch.sample_count
+    z = batch.z
+    sample_count = batch.sample_count
     total = np.float64(0)
     for e in range(n_examples):
         loss = ZERO

@@ -22,8 +22,11 @@ from embedx.objectives.parts import binary
 @kernel
 def coefficients(batch, state, constants, n_examples, n, lr):
     """Summed loss of the examples; overwrites their scores z[:n_examples, :n] by ∂loss/∂z."""
-    z, sample_count, log_expected_count = batch.z, batch.sample_count, batch.log_expected_count
-    weight, log_weight = constants[0], constants[1]
+    z = batch.z
+    sample_count = batch.sample_count
+    log_expected_count = batch.log_expected_count
+    weight = constants[0]
+    log_weight = constants[1]
     total = np.float64(0)
     for e in range(n_examples):
         loss = ZERO

@@ -28,8 +28,10 @@ from embedx.settings import param
 @kernel
 def coefficients(batch, state, constants, n_examples, n, lr):
     """Summed loss of the examples; overwrites their scores z[:n_examples, :n] by ∂loss/∂z."""
-    z, sample_count = batch.z, batch.sample_count
-    weight, l2 = constants[0], constants[1]
+    z = batch.z
+    sample_count = batch.sample_count
+    weight = constants[0]
+    l2 = constants[1]
     total = np.float64(0)
     for e in range(n_examples):
         if l2 > 0:

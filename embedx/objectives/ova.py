@@ -57,7 +57,8 @@ def _logistic(batch, e, n):
 @kernel
 def _squared_hinge(batch, e, n):
     """Loss of example e; overwrites its scores by ∂loss/∂z."""
-    z, label = batch.z, batch.label
+    z = batch.z
+    label = batch.label
     loss = ZERO
     for k in range(n):
         weight = importance(batch, e, k)
@@ -85,7 +86,9 @@ def dual_steps(batch, alpha, constants, n_examples, n, c):
 @kernel
 def _dual_step(batch, alpha, e, row, n, c):
     """The loss and the steps of example e."""
-    z, label, square = batch.z, batch.label, batch.score_gain
+    z = batch.z
+    label = batch.label
+    square = batch.score_gain
     loss = ZERO
     for k in range(n):
         weight = label[e, k] + importance(batch, e, k)

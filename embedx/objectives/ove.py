@@ -20,7 +20,9 @@ from embedx.objectives.parts import importance, positive
 @kernel
 def coefficients(batch, state, constants, n_examples, n, lr):
     """Summed loss of the examples; overwrites their scores z[:n_examples, :n] by ∂loss/∂z."""
-    z, label, sample_count = batch.z, batch.label, batch.sample_count
+    z = batch.z
+    label = batch.label
+    sample_count = batch.sample_count
     total = np.float64(0)
     for e in range(n_examples):
         y = positive(batch, e, n)

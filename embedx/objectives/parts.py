@@ -68,7 +68,8 @@ def n_positives(batch, e, n):
 @register_jitable
 def best_positive(batch, e, n):
     """The score of example e's best positive."""
-    z, label = batch.z, batch.label
+    z = batch.z
+    label = batch.label
     lowest = z.dtype.type(LOWEST)
     best = lowest
     for k in range(n):
@@ -102,7 +103,9 @@ def binary(batch, e, k, x, weight):
 @kernel_part
 def largest_score(batch, e, n):
     """The largest score of a positive or a draw."""
-    z, label, sample_count = batch.z, batch.label, batch.sample_count
+    z = batch.z
+    label = batch.label
+    sample_count = batch.sample_count
     lowest = z.dtype.type(LOWEST)
     largest = lowest
     for k in range(n):
@@ -132,7 +135,9 @@ def log_sums(batch, e, n):
 @kernel_part
 def log_sum_seen(batch, e, n, largest):
     """log Σ_k e^{z_k} over positives and draws, each row once."""
-    z, label, sample_count = batch.z, batch.label, batch.sample_count
+    z = batch.z
+    label = batch.label
+    sample_count = batch.sample_count
     total = ZERO
     for k in range(n):
         total += exp(z[e, k] - largest) if label[e, k] + sample_count[e, k] > 0 else ZERO
@@ -174,7 +179,8 @@ def replace_by_masses(batch, e, n, largest):
 @kernel_part
 def weight_and_score_of_positives(batch, e, n):
     """Σ_k label_k and Σ_k label_k z_k of example e."""
-    z, label = batch.z, batch.label
+    z = batch.z
+    label = batch.label
     weight = label[e, 0]
     score = label[e, 0] * z[e, 0] if label[e, 0] > 0 else ZERO
     for k in range(1, n):

@@ -45,7 +45,8 @@ def _loss_of_example(batch, e, n, y, with_hits):
         batch.sample_count,
         batch.log_expected_count,
     )
-    scale, score = label[e, y], z[e, y] - log_expected_count[e, y]
+    scale = label[e, y]
+    score = z[e, y] - log_expected_count[e, y]
     largest = score
     for k in range(n):
         z[e, k] = z[e, k] - log_expected_count[e, k] if sample_count[e, k] > 0 else score

@@ -15,7 +15,9 @@ from embedx.objectives.contract import About, Objective, Traits
 @kernel
 def coefficients(batch, state, constants, n_examples, n, lr):
     """Summed loss of the examples; overwrites their scores z[:n_examples, :n] by ∂loss/∂z."""
-    z, label, sample_count = batch.z, batch.label, batch.sample_count
+    z = batch.z
+    label = batch.label
+    sample_count = batch.sample_count
     total = np.float64(0)
     lowest = z.dtype.type(-np.inf)
     for e in range(n_examples):

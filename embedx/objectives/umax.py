@@ -47,24 +47,27 @@ def coefficients(batch, state, constants, n_examples, n, lr):
     z = batch.z
     state_row = batch.state_row
     n_updates = batch.n_updates
-    relative, threshold = constants[0], constants[1]
+    relative = constants[0]
+    threshold = constants[1]
     total = np.float64(0)
     for e in range(n_examples):
         n_labels, score = weight_and_score_of_positives(batch, e, n)
         if n_labels == 0:
             z[e, :n] = 0
             continue
-        least = best_positive(batch, e, n)
-        origin = relative * least
+        min_u = best_positive(batch, e, n)
+        origin = relative * min_u
         largest = largest_score(batch, e, n)
         seen = log_sum_seen(batch, e, n, largest) if threshold < np.inf else largest
         estimate = largest + log(replace_by_masses(batch, e, n, largest))
-        estimate, seen, least = estimate - origin, seen - origin, least - origin
+        estimate = estimate - origin
+        seen = seen - origin
+        min_u = min_u - origin
         u = state[state_row[e], 0] if n_updates[e] > 0 else estimate
-        u = max(seen if u < seen - threshold else u, least)
+        u = max(seen if u < seen - threshold else u, min_u)
         slope = n_labels * (1 - np.exp(min(estimate - u, LARGEST_EXPONENT)))
-        highest = max(u, estimate) if threshold < np.inf else np.inf
-        state[state_row[e], 0] = max(min(u - lr * slope, highest), least)
+        max_u = max(u, estimate) if threshold < np.inf else np.inf
+        state[state_row[e], 0] = max(min(u - lr * slope, max_u), min_u)
         total += double_sum(batch, e, n, u, largest, n_labels, score, relative > 0)
     return total
 

@@ -109,7 +109,9 @@ class UtilityObjective(LocalObjective):
 @register_jitable
 def gap_to(batch, e, k, t):
     """t - z_k; 0 if k is no candidate, because its score is arbitrary."""
-    z, label, sample_count = batch.z, batch.label, batch.sample_count
+    z = batch.z
+    label = batch.label
+    sample_count = batch.sample_count
     return t - z[e, k] if label[e, k] + sample_count[e, k] > 0 else ZERO
 
 
@@ -247,7 +249,8 @@ def optimal_distribution(
     At the optimum E[h'] = 0 and E[h' x] = -1/scale with h the log joint; the scale follows from the
     second equation, the location from the first by Newton's method.
     """
-    location, scale = z.max(axis=1), np.ones(len(z))
+    location = z.max(axis=1)
+    scale = np.ones(len(z))
     positive = label.argmax(axis=1)
     score = z[np.arange(len(z)), positive]
 

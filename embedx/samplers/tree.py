@@ -192,7 +192,8 @@ def _fit_nodes(fit, bounds, first, last, workspace):
     labels = fit.labels
     theta = workspace.theta
     for j in range(first, last):
-        low, high = bounds[j], bounds[j + 1]
+        low = bounds[j]
+        high = bounds[j + 1]
         number = n_above + j
         if high - low < 2:
             fit.biases[number] = CERTAIN

@@ -150,7 +150,8 @@ def reassign(vectors, order, begin, end, iteration, workspace):
     if iteration == 0:
         workspace.similarity[0] = -1
     else:
-        square0, square1 = ZERO, ZERO
+        square0 = ZERO
+        square1 = ZERO
         for k in range(begin, middle):
             square0 += dots[k, 0]
         for k in range(middle, end):
@@ -161,7 +162,8 @@ def reassign(vectors, order, begin, end, iteration, workspace):
         if total - workspace.similarity[0] <= float32(MIN_GAIN) * total:
             return False
         workspace.similarity[0] = total
-    norm0, norm1 = norms[0], norms[1]
+    norm0 = norms[0]
+    norm1 = norms[1]
     for k in range(begin, end):
         workspace.score[order[k]] = dots[k, 1] / norm1 - dots[k, 0] / norm0
     select(order, workspace.score, begin, middle, end)
@@ -201,7 +203,8 @@ def _move(vectors, i, sums, half):
 @kernel_part
 def _dots(vectors, i, sums):
     """The inner products of vector i with both sums."""
-    a, b = ZERO, ZERO
+    a = ZERO
+    b = ZERO
     for at in range(vectors.offsets[i], vectors.offsets[i + 1]):
         column = vectors.columns[at]
         value = vectors.values[at]

@@ -248,17 +248,17 @@ def write_highest_sums(sums, highest, rows, r):
     their number.
     """
     n = 0
-    least = ZERO
+    threshold = ZERO
     for block in range(len(sums) // BLOCK):
         start = block * BLOCK
         n_higher = int32(0)
         for i in range(BLOCK):
-            n_higher += int32(sums[start + i] > least)
+            n_higher += int32(sums[start + i] > threshold)
         if n_higher:
             for i in range(start, start + BLOCK):
-                if sums[i] > least:
+                if sums[i] > threshold:
                     n = insert(sums[i], i, highest, rows, r, n)
-                    least = highest[r, n - 1] if n == highest.shape[1] else ZERO
+                    threshold = highest[r, n - 1] if n == highest.shape[1] else ZERO
     return n
 
 
@@ -302,13 +302,13 @@ def finish_by_row(index, band, n_left, workspace, nearest, q):
     n_left  number of its postings and those of later ones
     """
     ids = nearest.ids
-    least = kth_cosine(index, band, ids.shape[1], workspace) - SLACK
-    if least <= 0:
+    min_cosine = kth_cosine(index, band, ids.shape[1], workspace) - SLACK
+    if min_cosine <= 0:
         return UNFINISHED
     n_rows = len(index.offsets) - 1
     values_per_row = index.offsets[n_rows] // n_rows + 1
     max_candidates = n_left // (VALUE_COST * values_per_row)
-    n_candidates = write_candidates(index, least, max_candidates, workspace)
+    n_candidates = write_candidates(index, min_cosine, max_candidates, workspace)
     if n_candidates > max_candidates:
         return UNFINISHED
     n = 0
@@ -330,32 +330,32 @@ def max_cosine(index, workspace, i):
 
 
 @kernel_part
-def n_above(index, workspace, start, least):
-    """The number of rows of a block, from row `start`, whose cosine may be above `least`."""
+def n_above(index, workspace, start, min_cosine):
+    """The number of rows of a block, from row `start`, whose cosine may be above `min_cosine`."""
     n = int32(0)
     for i in range(BLOCK):
-        n += int32(max_cosine(index, workspace, start + i) > least)
+        n += int32(max_cosine(index, workspace, start + i) > min_cosine)
     return n
 
 
 @kernel_part
-def write_candidates(index, least, max_candidates, workspace):
-    """Write the rows whose cosine may be above `least`, unless they are more than `max_candidates`;
-    return their number.
+def write_candidates(index, min_cosine, max_candidates, workspace):
+    """Write the rows whose cosine may be above `min_cosine`, unless they are more than
+    `max_candidates`; return their number.
     """
     n_blocks = len(workspace.sums) // BLOCK
     n_candidates = int32(0)
     for block in range(n_blocks):
-        n_candidates += n_above(index, workspace, block * BLOCK, least)
+        n_candidates += n_above(index, workspace, block * BLOCK, min_cosine)
     if n_candidates > max_candidates:
         return int64(n_candidates)
 
     n = int64(0)
     for block in range(n_blocks):
         start = block * BLOCK
-        if n_above(index, workspace, start, least):
+        if n_above(index, workspace, start, min_cosine):
             for i in range(start, start + BLOCK):
-                if max_cosine(index, workspace, i) > least:
+                if max_cosine(index, workspace, i) > min_cosine:
                     workspace.candidates[n] = i
                     n += 1
     return n
