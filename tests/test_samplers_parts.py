@@ -27,20 +27,22 @@ def test_newtons_method_halves_steps_that_lower_the_objective():
     x, y = clusters(300, 2, 3)
     features = features_of(x)
     pairs = pairs_of(np.arange(300), y, 2, np.full(300, 2))
-    order = np.arange(2, dtype=np.int32)
+    labels = tree._Labels(
+        np.arange(2, dtype=np.int32), np.zeros((2, 4)), np.zeros(2), np.zeros(2, np.int8)
+    )
+    fit_of_node = tree._Fit(features, pairs, 0.02, 0, labels, np.zeros((0, 0)), np.zeros(0))
+    node = tree._Node(low=0, middle=1, high=2, n_pairs=tree.MAX_PAIRS)
     theta = np.array([4.0, -5.0, 3.0, 2.0])
     sign = np.where(y == 1, 1, -1)
     workspace = workspace_at(-theta)
     workspace.gradient[:] = 0
-    loss = tree._gradient_and_hessian(
-        features, pairs, order, 0, 1, 2, tree.MAX_PAIRS, 0.02, workspace
-    )[0]
+    loss, _ = tree._gradient_and_hessian(fit_of_node, node, workspace)
     assert loss == pytest.approx(2 * likelihood(-theta, x, sign, 0.01), rel=1e-5)
     tree._newton_step(workspace)
     assert 2 * likelihood(-theta + workspace.step, x, sign, 0.01) < loss, (
         "the whole step leads down"
     )
-    tree._ascend(features, pairs, order, 0, 1, 2, tree.MAX_PAIRS, 0.02, tree.TOLERANCE, workspace)
+    tree._ascend(fit_of_node, node, tree.TOLERANCE, workspace)
     np.testing.assert_allclose(workspace.theta, best_parameters(x, sign, 0.01), atol=1e-2)
 
 
@@ -114,9 +116,10 @@ def test_labels_that_are_all_alike_have_some_direction():
         np.arange(3, dtype=np.int32), np.ones((3, 5)), np.zeros(3), np.zeros(3, np.int8)
     )
     workspace = workspace_at(np.zeros(5))
-    tree._dominant_eigenvector(labels, 0, 3, workspace)
+    node = tree._Node(low=0, middle=1, high=3, n_pairs=0)
+    tree._dominant_eigenvector(labels, node, workspace)
     np.testing.assert_array_equal(workspace.theta, [1, 0, 0, 0, 0])
-    assert [tree._split(labels, 0, 1, 3, workspace) for _ in range(2)] == [
+    assert [tree._split(labels, node, workspace) for _ in range(2)] == [
         2,
         0,
     ], "how many change sides"
