@@ -69,7 +69,9 @@ def train(
         to_the_end(partial(checkpoints.take, training.state, wait=True))
     if isinstance(ended_by, LostClusterError):
         raise _resumable(ended_by, checkpoints)
-    return training.outcome(ended_by)
+    outcome = training.outcome(ended_by)
+    training.release_state()
+    return outcome
 
 
 def _resumable(error: LostClusterError, checkpoints: Checkpoints | None) -> LostClusterError:
@@ -340,6 +342,12 @@ class _Training:
             facts_of_strategy=self.strategy.facts(),
             curve=curve,
         )
+
+    def release_state(self) -> None:
+        """Leave the state to the outcome. It refers to this object: in a cycle, the parameters
+        would stay in memory until the garbage collector runs.
+        """
+        self.state = self.guard.state_of_run = TrainState()
 
     def _report(self) -> None:
         """Report the status of the run to `progress`."""
