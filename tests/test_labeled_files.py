@@ -1,6 +1,7 @@
 """Several files of labelled data are read as the one file that has all their rows."""
 
 import json
+import zipfile
 
 import numpy as np
 import pyarrow
@@ -193,3 +194,14 @@ def test_classify_takes_files_globs_and_folders(tmp_path, capsys):
     trained.append(embedx.classify(parts, epochs=2, threads=1, deterministic=True))
     answers = {tuple(model.predict(["my parcel is late", "a refund"])) for model in trained}
     assert len(answers) == 1
+
+
+@pytest.mark.parametrize(
+    ("member", "quoted"),
+    [("[Content_Types].xml", "Excel"), ("rows.csv", "unzip it"), ("indices.npy", "scipy.sparse")],
+)
+def test_a_zip_archive_is_called_what_it_is(member, quoted, tmp_path):
+    with zipfile.ZipFile(tmp_path / "rows.zip", "w") as archive:
+        archive.writestr(member, "text,label\n")
+    with refused_data("rows.zip", quoting=quoted):
+        read(str(tmp_path / "rows.zip"))

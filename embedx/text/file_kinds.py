@@ -9,13 +9,26 @@ from embedx.text.tables import PARQUET_START, NotTextError
 # The remedy for text in another encoding, most often that of Windows.
 TO_UTF8 = "convert it with iconv -f CP1252 -t UTF-8, or from the encoding that it has"
 # First bytes of files that are not text: what the file is, and the remedy.
+SAVE_AS = "save it as CSV or text, in UTF-8"
 NOT_TEXT: dict[bytes, tuple[str, Text]] = {
+    b"\xd0\xcf\x11\xe0": ("an old file of Excel or Word", SAVE_AS),
+    b"{\\rtf": ("RTF", SAVE_AS),
     b"PK\x03\x04": ("a zip archive", "unzip it, or name it .zip"),
     b"%PDF-": ("a PDF", "convert it with pdftotext"),
     PARQUET_START: ("a Parquet file", ("name the column with the text by ", Setting("column"))),
     codecs.BOM_UTF16_LE: ("UTF-16", "convert it with iconv -f UTF-16 -t UTF-8"),
     codecs.BOM_UTF16_BE: ("UTF-16", "convert it with iconv -f UTF-16 -t UTF-8"),
 }
+# Names by which the first member of a zip archive of an office program begins, and its content.
+OFFICE = (
+    b"[Content_Types].xml",
+    b"_rels/",
+    b"docProps/",
+    b"xl/",
+    b"word/",
+    b"mimetypeapplication/vnd.oasis",
+)
+ZIP_HEADER_BYTES = 30
 TAR_MAGIC = b"ustar"
 TAR_MAGIC_OFFSET = 257
 # Highest share of invalid UTF-8 in text. Text in an 8-bit encoding, or with damaged places, has
@@ -33,8 +46,12 @@ DUMP_START_BYTES = 4096
 
 def check_is_text(name: str, head: bytes) -> None:
     """Raise `NotTextError` if the first bytes of a file are not text."""
+    if head.startswith(b"PK") and head[ZIP_HEADER_BYTES:].startswith(OFFICE):
+        raise NotTextError(name, "a file of Excel, Word or LibreOffice", SAVE_AS, "binary")
     for start, (problem, remedy) in NOT_TEXT.items():
         if head.startswith(start):
+            if name.endswith(".zip"):
+                remedy = "unzip it"
             raise NotTextError(name, problem, remedy, "binary")
     if head[TAR_MAGIC_OFFSET:].startswith(TAR_MAGIC):
         remedy = "name it .tar, or unpack it with tar -x"

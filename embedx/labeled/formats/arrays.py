@@ -139,8 +139,9 @@ NPY = array_format(
 
 
 def is_npz(file: LabelledFile) -> bool:
-    """Whether the file begins like a zip archive."""
-    return file.head.startswith(ZIP_START)
+    """Whether the file begins like a zip archive whose first member is an array."""
+    name_length = int.from_bytes(file.head[26:28], "little")
+    return file.head.startswith(ZIP_START) and file.head[30 : 30 + name_length].endswith(b".npy")
 
 
 def load_npz(file: LabelledFile) -> csr_matrix:
