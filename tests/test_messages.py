@@ -13,8 +13,8 @@ FILE = Path(__file__).with_name("messages.txt")
 VERBS = """
     add call check choose clean close compare convert copy correct delete evaluate fetch fix free
     give go hold install join leave lower make name number pip put raise read rename repair repeat
-    replace restore resume run save score separate set split start take train try unzip update upgrade
-    use wait write
+    replace restore resume run save score separate set split start take train try unzip update
+    upgrade use wait write
 """
 
 
