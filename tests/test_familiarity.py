@@ -317,6 +317,15 @@ def test_a_note_says_why_no_classifier_without_some_labels_is_trained(monkeypatc
     assert len(lines_with(progress.notes, "--abstain", "--dim 7")) == 1
 
 
+@pytest.mark.parametrize("is_shown", [False, True])
+def test_a_note_says_how_many_rows_of_unknown_labels_pass_a_threshold(monkeypatch, is_shown):
+    monkeypatch.setattr(familiarity_fit, "MAX_ACCEPTED_SHARE", 0.0 if is_shown else 1.0)
+    data, config = four_labels()
+    progress = Notes()
+    train(data, config.objective, config.settings, progress=progress)
+    assert bool(lines_with(progress.notes, "120 held-out", "0.8", "--abstain")) == is_shown
+
+
 def test_ctrl_c_while_labels_are_left_out_keeps_the_classifier(monkeypatch):
     interrupted_runs = []
     train_run = ClassifierRun.train

@@ -62,6 +62,20 @@ class FitRows(NamedTuple):
     weights: ndarray
 
 
+class FittedFactors(NamedTuple):
+    """Both factors, and what they make of rows without a label of the model.
+
+    factors   float64 (2, 2 + N_TERMS), as in familiarity.npy
+    n_unknown number of held-out rows that were predicted without knowing their labels
+    accepted  float64 (2,): the shares of these that have a label of probability
+              ACCEPTED_PROBABILITY, by each factor
+    """
+
+    factors: ndarray
+    n_unknown: int
+    accepted: ndarray
+
+
 def fit(
     classifier: Classifier,
     features: Any,
@@ -71,8 +85,8 @@ def fit(
     rng: np.random.Generator,
     threads: int | None,
     subset_classifiers: Sequence[SubsetClassifier],
-) -> ndarray:
-    """Both factors, float64 (2, 2 + N_TERMS), as in familiarity.npy.
+) -> FittedFactors:
+    """Both factors.
 
     features, labels  of held-out rows whose labels the classifier knows, the features as
                       `perturbed_rows.as_read_later` gives them
@@ -101,7 +115,18 @@ def fit(
     rows_of_factors = [_joined(of_known_labels), _joined([*predicted, left_out])]
     default_weights, abstain_weights = in_threads(fit_weights, threads or 1, rows_of_factors)
     abstain_weights = with_lower_w0(abstain_weights, left_out.terms, left_out.p)
-    return np.array([[empty_score, *weights] for weights in (default_weights, abstain_weights)])
+    factors = (default_weights, abstain_weights)
+    return FittedFactors(
+        np.array([[empty_score, *weights] for weights in factors]),
+        len(left_out.p),
+        np.array([_accepted_share(weights, left_out) for weights in factors]),
+    )
+
+
+def _accepted_share(weights: ndarray, rows: FitRows) -> float:
+    """The share of rows whose best label has the probability ACCEPTED_PROBABILITY or more."""
+    p = rows.p * expit(weights[0] + rows.terms @ weights[1:])
+    return float(np.mean(p >= ACCEPTED_PROBABILITY)) if len(p) else 0.0
 
 
 def _joined(parts: Sequence[FitRows]) -> FitRows:

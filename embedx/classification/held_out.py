@@ -22,6 +22,7 @@ from embedx.classification.predictions import max_labels
 from embedx.classification.ranking import iter_best, probabilities
 from embedx.classification.row_blocks import Best, joined_blocks
 from embedx.classification.settings import AUTO, ClassifySettings
+from embedx.errors import Setting
 from embedx.evaluation.labels import hits
 from embedx.evaluation.temperature import fit_inverse_temperature
 from embedx.labeled.data import Labeled, Labels
@@ -87,7 +88,7 @@ def fit(
         n_words = None if text is None else len(text.vocabulary)
         read_later = perturbed_rows.as_read_later(data.features, is_seen, n_words)
         data = dataclasses.replace(data, features=read_later)
-        _fit_familiarity(classifier, data, n_words, settings, is_seen, subset_classifiers)
+        _fit_familiarity(classifier, data, n_words, settings, is_seen, subset_classifiers, progress)
         _fit_decisions(classifier, data, settings.threads)
 
 
@@ -130,10 +131,13 @@ def _fit_familiarity(
     settings: ClassifySettings,
     is_seen: np.ndarray | None,
     subset_classifiers: Sequence[SubsetClassifier],
+    progress: Progress,
 ) -> None:
-    """Fit how probabilities fall with the share of unknown features, to rows as read later."""
+    """Fit how probabilities fall with the share of unknown features, to rows as read later; say
+    how many rows of unknown labels pass a threshold if they are many.
+    """
     features, labels = _known_rows(classifier, data)
-    classifier.arrays["familiarity"] = familiarity_fit.fit(
+    fitted = familiarity_fit.fit(
         classifier,
         features,
         labels,
@@ -143,6 +147,15 @@ def _fit_familiarity(
         settings.threads,
         subset_classifiers,
     )
+    classifier.arrays["familiarity"] = fitted.factors
+    by_default, by_abstaining = fitted.accepted
+    if by_default > familiarity_fit.MAX_ACCEPTED_SHARE:
+        progress.note(
+            f"of {fitted.n_unknown:,} held-out rows whose labels were left out of training"
+            f" {by_default:.0%} pass a threshold of {familiarity_fit.ACCEPTED_PROBABILITY}, and"
+            f" {by_abstaining:.0%} if `predict` has ",
+            Setting("abstain"),
+        )
 
 
 def _fit_decisions(classifier: Classifier, data: Labeled, threads: int | None) -> None:
