@@ -13,7 +13,6 @@ or standard input. `digits` are generated.
 
 A label is the text that stands in the file. XC and LIBSVM files, and .npy and IDX, define labels as
 numbers: there +1, 01 and 1 are the same.
-
 """
 
 import contextlib
