@@ -23,7 +23,7 @@ def shuffled(n, epochs, key):
 
 def support_of(x, y, plan):
     """Whether each label may have a weight for each feature, bool (n_labels, n_features)."""
-    if plan.masks_features:
+    if plan.positives_features_only:
         return np.array([(x[of_label] != 0).any(axis=0) for of_label in y.T])
     return np.tile((x != 0).any(axis=0), (y.shape[1], 1))
 

@@ -258,7 +258,9 @@ def hinge():
     return objective(objective.Settings(loss="squared-hinge"))
 
 
-@pytest.mark.parametrize("name", ["trees", "beam", "leaf_size", "arity", "weight_threshold"])
+@pytest.mark.parametrize(
+    "name", ["trees", "beam", "leaf_size", "arity", "label_features", "weight_threshold"]
+)
 def test_settings_of_other_weights_are_refused_even_at_their_default_values(name):
     settings = ClassifySettings(optimizer="lbfgs", sampler="all")
     assert resolved(settings, hinge(), SPARSE_ROWS, frozenset()).weights == "dense"

@@ -267,7 +267,7 @@ def by_tiles(run, orders, lr, threads=1):
     problem = run.problem
     batch = run.batch
     workspace = tiles.new_workspace(
-        problem.n, 0, problem.dim - 1, batch, problem.optimizer, is_masked=False
+        problem.n, 0, problem.dim - 1, batch, problem.optimizer, is_sparse=False
     )
     n_tiles = run.outputs.rows.shape[1] // tiles.TILE_WIDTH
     plan = tiles.TilePlan(
@@ -276,7 +276,7 @@ def by_tiles(run, orders, lr, threads=1):
         problem.has_bias,
         run.plan.keeps_accidental_hits,
         run.plan.positives,
-        is_masked=False,
+        is_sparse=False,
         optimizer=problem.optimizer,
         constants=run.shared.constants,
         lr=np.float32(lr),

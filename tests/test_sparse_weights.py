@@ -56,7 +56,7 @@ def tile_plan(objective, optimizer, batch_size=1, **options):
         1.0,
         keeps_accidental_hits=False,
         positives=JOINT,
-        is_masked=True,
+        is_sparse=True,
         optimizer=optimizer,
         constants=objective.constants(1, 1),
         **options,
@@ -112,7 +112,7 @@ def trained_tile(kernel, function, x, y, members, plan, row_weight):
 
 
 @pytest.mark.parametrize(
-    ("loss", "optimizer", "l2", "lr", "has_bias", "first_state", "is_weighted", "is_masked"),
+    ("loss", "optimizer", "l2", "lr", "has_bias", "first_state", "is_weighted", "of_positives"),
     [
         ("squared-hinge", "adagrad", 0, 0.3, True, 0, False, True),
         ("logistic", "adagrad", 0.01, 0.3, True, 0, False, True),
@@ -125,7 +125,7 @@ def trained_tile(kernel, function, x, y, members, plan, row_weight):
     ],
 )
 def test_a_tile_is_trained_as_by_loops_with_sparsity_masks(
-    loss, optimizer, l2, lr, has_bias, first_state, is_weighted, is_masked
+    loss, optimizer, l2, lr, has_bias, first_state, is_weighted, of_positives
 ):
     rng = np.random.default_rng(1)
     objective = ova(loss)
@@ -140,7 +140,7 @@ def test_a_tile_is_trained_as_by_loops_with_sparsity_masks(
         lr=np.float32(lr),
         lr_falls=True,
         first_state=np.float32(first_state),
-        masks_features=is_masked,
+        positives_features_only=of_positives,
     )
     row_weight = some_weights(60) if is_weighted else np.ones(60)
     weights, loss_of_tile = trained_tile(
@@ -168,11 +168,11 @@ def test_a_tile_is_trained_as_by_loops_with_sparsity_masks(
     assert loss_of_tile == pytest.approx(expected_loss, rel=1e-3)
 
 
-@pytest.mark.parametrize("is_masked", [False, True])
+@pytest.mark.parametrize("of_positives", [False, True])
 @pytest.mark.parametrize("is_weighted", [False, True])
 @pytest.mark.parametrize(("c", "epochs"), [(1.0, 3), (0.2, 4), (5.0, 2), (1.0, 200)])
 def test_a_tile_is_trained_by_the_dual_as_by_loops_and_reaches_the_optimum(
-    c, epochs, is_weighted, is_masked
+    c, epochs, is_weighted, of_positives
 ):
     rng = np.random.default_rng(2)
     objective = ova()
@@ -182,7 +182,7 @@ def test_a_tile_is_trained_by_the_dual_as_by_loops_and_reaches_the_optimum(
         update_rule("dcd"),
         epochs=epochs,
         c=np.float32(c),
-        masks_features=is_masked,
+        positives_features_only=of_positives,
     )
     row_weight = some_weights(50) if is_weighted else np.ones(50)
     weights, _ = trained_tile(
@@ -286,7 +286,7 @@ def test_labels_have_weights_for_all_features_where_these_are_few(monkeypatch):
         return resolved(ClassifySettings(weights=weights), ova(), data).label_features
 
     assert chosen("sparse") == "all"
-    monkeypatch.setattr(label_weights, "MAX_UNMASKED", data.n_labels * data.n_features - 1)
+    monkeypatch.setattr(label_weights, "MAX_OF_ALL_FEATURES", data.n_labels * data.n_features - 1)
     assert chosen("sparse") == "positives"
     assert chosen("tree") is None
     assert chosen("dense") is None

@@ -50,29 +50,29 @@ MIN_P = 1e-6
 class FitRows(NamedTuple):
     """Rows that a factor is fitted to.
 
-    terms     float64 (n, N_TERMS)
-    p         (n,): the probability of each row's best label, without the factor
-    is_right  bool (n,): whether that label is right
-    weights   float (n,): weights of the rows in the likelihood
+    terms        float64 (n, N_TERMS)
+    p            (n,): the probability of each row's best label, without the factor
+    is_right     bool (n,): whether that label is right
+    row_weights  float (n,): of the rows in the likelihood
     """
 
     terms: ndarray
     p: ndarray
     is_right: ndarray
-    weights: ndarray
+    row_weights: ndarray
 
 
 class FittedFactors(NamedTuple):
     """Both factors, and what they make of rows without a label of the model.
 
-    factors   float64 (2, 2 + N_TERMS), as in familiarity.npy
-    n_unknown number of held-out rows that were predicted without knowing their labels
-    accepted  float64 (2,): the shares of these that have a label of probability
+    factors     float64 (2, 2 + N_TERMS), as in familiarity.npy
+    n_left_out  number of held-out rows that were predicted without knowing their labels
+    accepted    float64 (2,): the shares of these that have a label of probability
               ACCEPTED_PROBABILITY, by each factor
     """
 
     factors: ndarray
-    n_unknown: int
+    n_left_out: int
     accepted: ndarray
 
 
@@ -183,8 +183,8 @@ def _left_out_rows(
         p.append(best_p)
     all_p = np.concatenate(p)
     n = len(all_p)
-    weights = np.full(n, WEIGHT_OF_UNKNOWN_LABEL)
-    return FitRows(np.concatenate(terms), all_p, np.zeros(n, bool), weights)
+    row_weights = np.full(n, WEIGHT_OF_UNKNOWN_LABEL)
+    return FitRows(np.concatenate(terms), all_p, np.zeros(n, bool), row_weights)
 
 
 def _best_answers(
@@ -214,8 +214,8 @@ def fit_weights(rows: FitRows) -> ndarray:
         log_likelihood = np.where(rows.is_right, np.log(p * f), np.log1p(-p * f))
         slope = np.where(rows.is_right, 1 - f, -p * f * (1 - f) / (1 - p * f))
         penalty = 0.5 * L2_PENALTY * float(w[1:] @ w[1:])
-        gradient = -(rows.weights * slope) @ x + L2_PENALTY * np.append(0, w[1:])
-        return penalty - float(rows.weights @ log_likelihood), gradient
+        gradient = -(rows.row_weights * slope) @ x + L2_PENALTY * np.append(0, w[1:])
+        return penalty - float(rows.row_weights @ log_likelihood), gradient
 
     bounds = [(None, None)] + [(0, None)] * N_TERMS
     start = np.append(2.0, np.zeros(N_TERMS))

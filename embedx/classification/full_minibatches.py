@@ -101,7 +101,7 @@ class FullTiled(FullSparse):
             self.has_bias,
             self.plan.keeps_accidental_hits,
             self.plan.positives,
-            is_masked=False,
+            is_sparse=False,
             optimizer=self.optimizer,
             constants=self.shared.constants,
             lr=float32(0),
@@ -113,7 +113,7 @@ class FullTiled(FullSparse):
                 self.dim - 1,
                 self.batch,
                 self.optimizer,
-                is_masked=False,
+                is_sparse=False,
             )
             for _ in range(self.parts)
         ]

@@ -29,7 +29,7 @@ from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.label_rules import known_labels
 from embedx.runtime.disk import amount
 from embedx.runtime.progress import Progress
-from embedx.runtime.random_streams import DAMAGED_ROWS
+from embedx.runtime.random_streams import PERTURBED_ROWS
 
 # Arrays and facts of a classifier that are fitted to held-out rows.
 HELD_OUT_ARRAYS = (
@@ -133,8 +133,8 @@ def _fit_familiarity(
     subset_classifiers: Sequence[SubsetClassifier],
     progress: Progress,
 ) -> None:
-    """Fit how probabilities fall with the share of unknown features, to rows as read later; say
-    how many rows of unknown labels pass a threshold if they are many.
+    """Fit the factors of familiarity (familiarity.py), to rows as read later; say how many rows of
+    unknown labels pass a threshold if they are many.
     """
     features, labels = _known_rows(classifier, data)
     fitted = familiarity_fit.fit(
@@ -143,7 +143,7 @@ def _fit_familiarity(
         labels,
         is_seen,
         n_words,
-        np.random.default_rng([settings.seed, DAMAGED_ROWS]),
+        np.random.default_rng([settings.seed, PERTURBED_ROWS]),
         settings.threads,
         subset_classifiers,
     )
@@ -151,7 +151,7 @@ def _fit_familiarity(
     by_default, by_abstaining = fitted.accepted
     if by_default > familiarity_fit.MAX_ACCEPTED_SHARE:
         progress.note(
-            f"of {fitted.n_unknown:,} held-out rows whose labels were left out of training"
+            f"of {fitted.n_left_out:,} held-out rows whose labels were left out of training"
             f" {by_default:.0%} pass a threshold of {familiarity_fit.ACCEPTED_PROBABILITY}, and"
             f" {by_abstaining:.0%} if `predict` has ",
             Setting("abstain"),

@@ -8,9 +8,10 @@
              loss of its own
     tree     the same                        the same, a level after another   LabelwiseTrainer
 
-`choose_weights` chooses the default, `training_method` the trainer (trainers.py). What sparse
-weights and trees need of the data and of other settings is in `unmet_condition`; the settings that
-need such weights are in WEIGHTS_OF_SETTING. Refusals are at the end.
+`choose_weights` chooses the default, `training_method` the trainer (trainers.py), and
+`choose_label_features` whether sparse weights are of all features. What sparse weights and trees
+need of the data and of other settings is in `unmet_condition`; the settings that need such weights
+are in WEIGHTS_OF_SETTING. Refusals are at the end.
 
 Other files with a case for the setting; a test keeps both lists complete:
 
@@ -63,9 +64,9 @@ from embedx.classification.settings import (
     DENSE,
     DUAL_EPOCHS,
     MANY_FOR_TREE,
+    MAX_OF_ALL_FEATURES,
     MAX_PRODUCTS,
     MAX_PRODUCTS_OF_MANY,
-    MAX_UNMASKED,
     POINT,
     POSITIVE_FEATURES,
     SPARSE,
@@ -112,7 +113,8 @@ def is_sparse_or_tree(weights: str | None) -> bool:
 
 def choose_weights(settings: ClassifySettings, problem: Problem) -> Choice:
     """Of labels that are scored independently: sparse where they can be, in a tree where it saves a
-    large part of the time, unless `prefers_dense`. Else dense unless there are too many.
+    large part of the time, unless `prefers_dense`; a given propensity needs sparse ones. Else
+    dense unless there are too many.
     """
     data = problem.data
     if unmet_condition(settings, problem) is not None:
@@ -150,7 +152,7 @@ def choose_label_features(settings: ClassifySettings, problem: Problem) -> Choic
     if settings.weights != SPARSE or not is_labelwise(settings, problem.objective):
         return Choice(None)
     data = problem.data
-    is_small = data.n_labels * data.n_features <= MAX_UNMASKED
+    is_small = data.n_labels * data.n_features <= MAX_OF_ALL_FEATURES
     return Choice(ALL_FEATURES if is_small else POSITIVE_FEATURES, size_of(data))
 
 
@@ -292,6 +294,16 @@ def refuse_settings_of_weights(settings: ClassifySettings, problem: Problem) -> 
             no_effect = ("does not apply to ", Setting("weights", settings.weights))
             return InapplicableError(name, None, no_effect, ("use ", need))
     return None
+
+
+def refuse_label_features(settings: ClassifySettings, problem: Problem) -> SettingError | None:
+    """The features of labels are a choice where one label is trained after another."""
+    if not problem.is_given("label_features") or is_labelwise(settings, problem.objective):
+        return None
+    no_effect = "does not apply where weights are trained by steps"
+    return InapplicableError(
+        "label_features", None, no_effect, ("use ", Setting("objective", "ova"))
+    )
 
 
 def refuse_propensity(settings: ClassifySettings, problem: Problem) -> SettingError | None:

@@ -179,7 +179,7 @@ class LabelwiseTraining(Strategy):
             settings.bias != "none",
             self.objective.traits.keeps_accidental_hits,
             POSITIVES[self.objective.positives],
-            is_masked=True,
+            is_sparse=True,
             optimizer=self.optimizer._replace(l2=l2_of_members),
             constants=self.constants,
             epochs=int(settings.epochs or 1),
@@ -188,7 +188,8 @@ class LabelwiseTraining(Strategy):
             threshold=float32(settings.weight_threshold),
             key=key,
             first_state=self.initial_state,
-            masks_features=settings.label_features != ALL_FEATURES,
+            # that of a tree is None
+            positives_features_only=settings.label_features != ALL_FEATURES,
             c=float32(c),
         )
 

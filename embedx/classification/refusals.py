@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from embedx import optimizers, samplers
 from embedx.classification.label_weights import (
+    refuse_label_features,
     refuse_propensity,
     refuse_settings_of_weights,
     refuse_weights,
@@ -206,6 +207,7 @@ def refuse_neighbours(settings: ClassifySettings, problem: Problem) -> SettingEr
 REFUSALS: tuple[Callable[[ClassifySettings, Problem], SettingError | None], ...] = (
     refuse_weights,
     refuse_settings_of_weights,
+    refuse_label_features,
     refuse_proximal,
     refuse_lbfgs,
     refuse_search,

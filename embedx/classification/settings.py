@@ -35,12 +35,12 @@ TREE_SETTINGS = ("leaf_size", "arity", "beam", "trees")
 # with many none (eval/results/speed-many-labels.md).
 MAX_PRODUCTS = 2e12
 MAX_PRODUCTS_OF_MANY = 1e11
+MANY_FOR_TREE = 10_000
 # Features for which a label has sparse weights, and the number of weights up to which these are
 # all features by default.
 POSITIVE_FEATURES = "positives"
 ALL_FEATURES = "all"
-MAX_UNMASKED = 10_000_000
-MANY_FOR_TREE = 10_000
+MAX_OF_ALL_FEATURES = 10_000_000
 
 # From this many labels on, or with several labels a row, neighbours and propensities are tried.
 MANY_LABELS = 1_000
@@ -160,10 +160,9 @@ class ClassifySettings(TrainingSettings):
     # label_weights.py decides by it.
     weights: str | None = param(
         None,
-        "weights on sparse features; `dense`: all, `sparse`: those that are not small (see also"
-        " --set label-features), `tree`: sparse, in a tree over clusters of labels, for losses that"
-        " are sums over labels; by default sparse where each label has a loss of its own, tree"
-        " where values"
+        "weights on sparse features; `dense`: all, `sparse`: those that are not small, `tree`:"
+        " sparse, in a tree over clusters of labels, for losses that are sums over labels; by"
+        " default sparse where each label has a loss of its own, tree where values"
         f" × labels × epochs exceed {MAX_PRODUCTS:.0e}, or {MAX_PRODUCTS_OF_MANY:.0e} with"
         f" {MANY_FOR_TREE:,} labels or more",
         choices=WEIGHTS,
@@ -173,7 +172,7 @@ class ClassifySettings(TrainingSettings):
         None,
         "with --weights sparse: features for which a label has weights; `positives`: those of"
         " its positives, `all`: all, by default where labels × features are at most"
-        f" {MAX_UNMASKED:,}",
+        f" {MAX_OF_ALL_FEATURES:,}",
         choices=(POSITIVE_FEATURES, ALL_FEATURES),
         has_option=False,
     )

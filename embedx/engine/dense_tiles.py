@@ -32,7 +32,7 @@ def train_columns(coefficients, examples, shared, plan, workspace, first, last, 
         examples.offsets,
         examples.columns,
         examples.values,
-        buffers.mask,
+        buffers.positive_bits,
         buffers.positive_weight,
         buffers.negative_weight,
         buffers.skips,
@@ -69,12 +69,12 @@ def _write_labels(examples, plan, buffers, n, first_label):
     have: bit k of the mask is label first_label + k.
     """
     for i in range(n):
-        buffers.mask[i] = 0
+        buffers.positive_bits[i] = 0
         write_weights(examples, plan, i, buffers, i)
         for at in range(examples.label_offsets[i], examples.label_offsets[i + 1]):
             k = examples.label_ids[at] - first_label
             if 0 <= k < TILE_WIDTH:
-                buffers.mask[i] |= uint32(1) << uint32(k)
+                buffers.positive_bits[i] |= uint32(1) << uint32(k)
 
 
 @kernel_part

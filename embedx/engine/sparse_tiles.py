@@ -4,11 +4,11 @@
                      Schölkopf 2017)
     train_tile_dual  the same by dual coordinate descent
 
-A sparse row has weights for the features of its positives alone, its sparsity mask; others are held
-at 0, because their examples are all negatives. With `TilePlan.masks_features` False it has weights
-for all features of its group's examples, as dense weights would. Examples are read with the
-features of the tile's masks alone. Labels may be the nodes of a tree, in groups; a group is trained
-on the examples that reach it.
+A label has weights for the features in its sparsity mask: all features of its group's examples or,
+where that would be too many (`TilePlan.positives_features_only`), those of its positives; others
+are held at 0, because their examples are all negatives. Examples are read with the features of the
+tile's masks alone. Labels may be the nodes of a tree, in groups; a group is trained on the examples
+that reach it.
 """
 
 from typing import NamedTuple
@@ -196,7 +196,7 @@ def _set_up(examples, groups, group, first, last, plan, workspace):
         # `positives` has members of the group alone.
         for at in range(groups.positives.indptr[p], groups.positives.indptr[p + 1]):
             m = workspace.tile_example[groups.positives.indices[at]]
-            workspace.examples.mask[m] |= uint32(1) << uint32(p - first)
+            workspace.examples.positive_bits[m] |= uint32(1) << uint32(p - first)
     steps = workspace.steps
     bias_row = steps.tile.rows.shape[0] - 1
     for row in range(n_features):
@@ -230,9 +230,9 @@ def _find_features(examples, groups, group, first, last, plan, workspace):
     for p in range(first, last):
         label = uint32(1) << uint32(p - first)
         every_label |= label
-        if plan.masks_features:
+        if plan.positives_features_only:
             n = _add_features(examples, groups.positives, p, label, workspace, n)
-    if not plan.masks_features:
+    if not plan.positives_features_only:
         n = _add_features(examples, groups.members, group, every_label, workspace, n)
     return n
 
@@ -267,7 +267,7 @@ def _read_examples(examples, members, begin, n, plan, workspace):
         i = members.indices[begin + m]
         workspace.tile_example[i] = m
         workspace.order[m] = m
-        out.mask[m] = 0
+        out.positive_bits[m] = 0
         out.skips[m] = 0
         out.previous_skips[m] = 0
         write_weights(examples, plan, i, out, m)

@@ -49,7 +49,7 @@ class TilePlan(NamedTuple):
     has_bias: bool
     keeps_accidental_hits: bool
     positives: int  # SINGLE, JOINT or SUMMED
-    is_masked: bool  # weights are sparse, and examples are skipped
+    is_sparse: bool  # labels have sparsity masks, and examples are skipped
     optimizer: UpdateRule
     constants: ndarray  # float32: the objective's
     lr: float32  # with sparse weights, that of the start
@@ -59,7 +59,7 @@ class TilePlan(NamedTuple):
     threshold: float32 = ZERO  # weights up to this absolute value are dropped
     key: uint64 = uint64(0)  # key of the random numbers
     first_state: float32 = ZERO  # initial optimizer state of every weight
-    masks_features: bool = True  # labels have weights for the features of their positives alone
+    positives_features_only: bool = True  # labels have no weights for other features
     c: float32 = ZERO  # C of dual coordinate descent, the factor of the loss
 
 
@@ -69,7 +69,7 @@ class TileExamples(NamedTuple):
     offsets: ndarray  # int64 (n + 1,)
     columns: ndarray  # int32: rows of the tile
     values: ndarray  # float32
-    mask: ndarray  # uint32 (n,): bit k is set where label k of the tile is a positive
+    positive_bits: ndarray  # uint32 (n,): bit k is set where label k of the tile is a positive
     positive_weight: ndarray  # float32 (n,): how much each positive counts
     negative_weight: ndarray  # float32 (n,): how much each other label counts as a negative
     skips: ndarray  # int8 (n,): visits at which the example is still to be skipped
@@ -115,7 +115,7 @@ def new_workspace(
     batch_size: int,
     optimizer: UpdateRule,
     *,
-    is_masked: bool = True,
+    is_sparse: bool = True,
     is_dual: bool = False,
 ) -> TileWorkspace:
     """Buffers for tiles of n_examples with n_values values in all."""
@@ -133,7 +133,7 @@ def new_workspace(
     steps = TileSteps(
         tile=new_table(n_rows, TILE_WIDTH, optimizer),
         gradient=new_column_gradient(n_rows, TILE_WIDTH),
-        sparsity_mask=np.zeros(n_rows if is_masked else 0, uint32),
+        sparsity_mask=np.zeros(n_rows if is_sparse else 0, uint32),
         active=np.zeros(batch_size, int64),
         batch=new_batch(batch_size, TILE_WIDTH),
         state=np.zeros((1, 0), float32),
@@ -246,7 +246,7 @@ def _apply(examples, steps, plan, n, scale, rate):
     """
     gradient = steps.gradient
     n_touched = _add_gradients(examples, steps, plan, n, scale)
-    if plan.is_masked:
+    if plan.is_sparse:
         for k in range(n_touched):
             row = int64(gradient.touched[k])
             for d in range(0, TILE_WIDTH, SIMD_WIDTH):
@@ -264,19 +264,19 @@ def select_active(examples, steps, plan, order, begin, end, n_labels):
     batch = steps.batch
     for position in range(begin, end):
         m = int64(order[position])
-        if plan.is_masked and examples.skips[m] > 0:
+        if plan.is_sparse and examples.skips[m] > 0:
             examples.skips[m] -= 1
             continue
-        mask = examples.mask[m]
+        positive_bits = examples.positive_bits[m]
         negative_weight = examples.negative_weight[m]
         for d in range(0, TILE_WIDTH, SIMD_WIDTH):
             store(batch.label, n, d, zeros())
             store(batch.sample_count, n, d, splat(negative_weight))
         for k in range(n_labels, TILE_WIDTH):
             set_negative(batch, n, k, 0)
-        if mask != 0:
+        if positive_bits != 0:
             for k in range(n_labels):
-                if (mask >> uint32(k)) & uint32(1):
+                if (positive_bits >> uint32(k)) & uint32(1):
                     set_positive(
                         batch,
                         n,
@@ -322,10 +322,10 @@ def is_idle(examples, plan, m, a, b):
     updates how often it is skipped.
     """
     has_no_gradient = is_zero(a) and is_zero(b)
-    if plan.is_masked:
+    if plan.is_sparse:
         if not has_no_gradient:
             examples.previous_skips[m] = 0
-        elif examples.mask[m] == 0:
+        elif examples.positive_bits[m] == 0:
             examples.previous_skips[m] = min(2 * examples.previous_skips[m] + 1, MAX_SKIPS)
             examples.skips[m] = examples.previous_skips[m]
     return has_no_gradient

@@ -92,7 +92,7 @@ def read(
     options = ReadOptions(
         schema=schema, text=text, table=table, labels_file=labels, threads=threads
     )
-    data = _read(source, options, progress, is_test=schema is not None)
+    data = _read(source, options, progress, takes_test_part=schema is not None)
     if schema is None:
         return data
     _note_unknown_labels(_shown(source), data, schema, progress)
@@ -117,7 +117,7 @@ def read_training(
     options = ReadOptions(
         schema=schema, text=text, table=table, labels_file=labels, threads=threads
     )
-    data = _read(source, options, progress, is_test=False)
+    data = _read(source, options, progress, takes_test_part=False)
     if schema is not None:
         return _with_new_labels(_without_unknown_words(data, schema), schema)
     _check_two_labels(data, _shown(source), labels)
@@ -142,7 +142,7 @@ def read_test(
     Raises `DataError` if no row has a label: nothing could be scored.
     """
     options = ReadOptions(schema=schema, table=table, labels_file=labels, threads=threads)
-    data = _read(source, options, progress, is_test=True)
+    data = _read(source, options, progress, takes_test_part=True)
     if not len(data.labels.ids):
         remedy = ("name labelled rows, or a file of labels with ", Setting("test_labels"))
         raise _no_label(data, _shown(source), remedy)
@@ -160,9 +160,11 @@ def read_to_predict(
     progress: Progress = SILENT,
     threads: int | None = None,
 ) -> Labeled:
-    """The rows in `source`, with the features of the training data; see `for_prediction`."""
+    """The rows in `source`, with the features of the training data; see
+    `ReadOptions.for_prediction`.
+    """
     options = ReadOptions(schema=schema, table=table, for_prediction=True, threads=threads)
-    data = _read(source, options, progress, is_test=True)
+    data = _read(source, options, progress, takes_test_part=True)
     return _without_new_names(data, schema)
 
 
@@ -203,11 +205,11 @@ def read_arriving(
 
 
 def _read(
-    source: str | Sequence[str], options: ReadOptions, progress: Progress, *, is_test: bool
+    source: str | Sequence[str], options: ReadOptions, progress: Progress, *, takes_test_part: bool
 ) -> Labeled:
     """The rows in `source`; with a schema, that of the result has the names of new labels.
 
-    is_test  whether the test rows of a recipe are meant
+    takes_test_part  whether the test rows of a data set by name are meant, not those of training
     """
     names = named(source)
     if options.labels_file == STANDARD_INPUT and STANDARD_INPUT in names:
@@ -215,9 +217,9 @@ def _read(
         raise DataError(STANDARD_INPUT, None, problem, "name a file for one of them")
     if names == [GENERATED]:
         training, test = digits()
-        return test if is_test else training
+        return test if takes_test_part else training
 
-    names, split = split_of(names, is_test, progress)
+    names, split = split_of(names, takes_test_part, progress)
     if options.labels_file is None:
         options = replace(options, labels_file=labels_of_recipe(names))
     files = LabelledFiles(sources_of(names), progress)

@@ -6,7 +6,7 @@ changes the models of a seed.
 
 INITIAL_PARAMETERS = 2**32
 HELD_OUT_ROWS = 2**32 + 1
-DAMAGED_ROWS = 2**32 + 7
+PERTURBED_ROWS = 2**32 + 7
 # of the drawn rows of collapsed training
 TAIL_ROWS = 2**33
 CHUNK_ORDER = 2**34

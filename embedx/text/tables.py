@@ -296,7 +296,9 @@ class Dialect(NamedTuple):
     def fits(
         self, sample: list[str], is_whole: bool, min_width: int = 1, min_rows: int = 0
     ) -> bool:
-        """Whether all rows of the first lines of a table can be read and have as many fields."""
+        """Whether all rows of the first lines of a table can be read and have as many fields, of
+        which there are `min_width` or more, in `min_rows` rows or more.
+        """
         rows = self.rows(sample)
         n_rows = 0
         width = 0
@@ -316,9 +318,9 @@ class Dialect(NamedTuple):
 
 
 def dialect_of(sample: list[str], is_whole: bool, columns: Collection[str]) -> Dialect:
-    """The dialect of a table with these first lines: `delimiter_of` and double quotes; if rows then
-    differ in their numbers of fields, the first other one of several fields by which they do not.
-    Only tabs and bars may separate fields without quotes.
+    """The dialect of a table with these first lines: `delimiter_of` and double quotes. If rows then
+    differ in their numbers of fields, it is the first dialect by which all have as many, two or
+    more. Only tabs and bars may separate fields without quotes.
     """
     usual = Dialect(delimiter_of(sample[0] if sample else "", columns), QUOTES[0])
     if usual.fits(sample, is_whole):

@@ -59,8 +59,8 @@ def guess_roles(
     numbers = named.get("feature_columns", [])
     label = named.get("label_column", [])
     id_column = next(iter(named.get("id_column", [])), None)
-    is_index = [name for name in available if name.lower() in INDEX_NAMES]
-    unused = _without(available, [*is_index, *text, *numbers, *label, id_column])
+    index_columns = [name for name in available if name.lower() in INDEX_NAMES]
+    unused = _without(available, [*index_columns, *text, *numbers, *label, id_column])
 
     id_column = id_column or guess_id_column(unused)
     unused = _without(unused, [id_column])
