@@ -12,6 +12,7 @@ import os
 import re
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -139,9 +140,12 @@ NPY = array_format(
 
 
 def is_npz(file: LabelledFile) -> bool:
-    """Whether the file begins like a zip archive whose first member is an array."""
+    """Whether the file begins like a zip archive, and is called .npz or its first member is an
+    array.
+    """
     name_length = int.from_bytes(file.head[26:28], "little")
-    return file.head.startswith(ZIP_START) and file.head[30 : 30 + name_length].endswith(b".npy")
+    has_array = file.head[30 : 30 + name_length].endswith(b".npy")
+    return file.head.startswith(ZIP_START) and (has_array or ".npz" in Path(file.name).suffixes)
 
 
 def load_npz(file: LabelledFile) -> csr_matrix:
