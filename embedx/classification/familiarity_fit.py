@@ -3,16 +3,16 @@
 Each row has the probability f p that its best label is right; w0 and w of a factor maximise the
 likelihood. The factor of all probabilities is fitted to
 
-    held-out rows as they are, with features removed and, for text, with words replaced by unknown
-    ones, and rows of a few random words, for which no label is right (perturbed_rows.py)
+    held-out rows as they are and with features removed; of text also with words replaced by unknown
+    ones, and rows of a few random words; no label of these is right (perturbed_rows.py)
 
-and the factor of `--abstain` to these and to rows whose labels are unknown to a classifier,
+and the factor of `--abstain` to these and to rows for which no label of a classifier is right:
 
-    mixtures of three rows (perturbed_rows.py), and rows as classifiers answer them that were
-    trained without their labels (left_out_labels.py)
+    mixtures of three rows (perturbed_rows.py), and held-out rows with the scores of classifiers that
+    were trained without their labels (left_out_labels.py)
 
-Its w0 is then lowered until at most MAX_ACCEPTED_SHARE of the last ones have a label of a
-probability of ACCEPTED_PROBABILITY.
+Its w0 is then lowered until at most MAX_ACCEPTED_SHARE of the rows with such scores have a label of
+the probability ACCEPTED_PROBABILITY or more.
 """
 
 from collections.abc import Sequence

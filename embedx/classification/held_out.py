@@ -62,7 +62,7 @@ def fit(
     subset_classifiers: Sequence[SubsetClassifier] = (),
 ) -> None:
     """Fit the temperature, the calibration, neighbours, familiarity and thresholds, each where it
-    applies and enough rows have labels that were trained on.
+    applies and enough rows have labels that were trained on; neighbours are used without any, too.
 
     data                the held-out rows; None if there are none
     index               the rows whose labels are blended (`neighbours.arrays_of`); None for no

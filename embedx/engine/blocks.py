@@ -6,8 +6,8 @@ noise words. As in word2vec.c, context words are the inputs, and a centre is wha
     inputs      centres and contexts in text order, repeats included; their vectors are fetched
     examples    vectors h computed from the inputs (`encoders`): one for each input (skip-gram), or
                 one for the contexts of each centre (CBOW)
-    candidates  output rows: the distinct centres, then the distinct noise words; a noise word may
-                equal a centre, unless the form is FORM_MERGED
+    candidates  output rows: the distinct centres, then the distinct noise words, which may equal a
+                centre (but see FORM_MERGED)
     label[e, k] the number of pairs of example e whose positive is candidate k
 
 With a tree the candidates are the distinct nodes on the paths to the centres; label[e, k] counts
@@ -15,15 +15,17 @@ the pairs whose bit at node k is 1, bit_zero_count[e, k] those whose bit is 0. I
 candidates, candidate k is row k, drawn once. Retrieved rows are appended later
 (`skipgram_retrieved`).
 
-`BlockPlan.form` says how an objective gets the pairs of a block (`form_of` chooses it):
+`BlockPlan.form` says in which rows an objective gets the pairs of a block (`form_of` chooses it):
 
     form           rows of the batch                                     for objectives with
-    FORM_SUMMED    one per example; noise counts once for each of its    `positives` "summed"
-                   pairs
-    FORM_MERGED    one per example; noise counts once, and the other     `merges_pairs`,
-                   centres of the block are certain negatives. With a    `pairs_as_set`
-                   tree, the bits of all its pairs
-    FORM_PER_PAIR  one per distinct positive of an example, with noise   neither
+    FORM_SUMMED    one for each example. A draw counts as often as the   `positives` "summed"
+                   example has pairs
+    FORM_MERGED    one for each example. A draw counts once, and not     `merges_pairs`,
+                   if it is a centre: the other centres of the block     `pairs_as_set`
+                   are its negatives, too. With a tree, the bits of
+                   all its pairs
+    FORM_PER_PAIR  one for each distinct positive of an example, with    neither
+                   all the noise
 
 With `block_size` = 0 noise is drawn for each skip-gram pair separately: a block is then one input
 and one centre, as in word2vec.c.
@@ -90,8 +92,9 @@ class BlockPlan(NamedTuple):
 class Block(NamedTuple):
     """The rows of one planned block.
 
-    Candidates are sizes[CERTAIN] rows that are not drawn (the distinct centres, with a search also
-    the rows found; with a tree the nodes; or all rows), then sizes[NOISE] rows that are.
+    Its candidates are first those that are certain, sizes[CERTAIN] in number: the distinct centres,
+    with a search also the rows found; the nodes of a tree; or all rows. Then come the distinct rows
+    that were drawn, sizes[NOISE].
     """
 
     sizes: ndarray  # int64 (5,): numbers of inputs, examples, candidates of both kinds, pairs
@@ -100,11 +103,11 @@ class Block(NamedTuple):
     # int32 (max examples,): the row of each example in the objective's state, which is a word
     state_row: ndarray
     pairs_of_example: ndarray  # int64 (max examples,): how many pairs each example has
-    label: ndarray  # float32 (max examples, max candidates)
+    label: ndarray  # float32 (max examples, max candidates): numbers of pairs, see above
     bit_zero_count: ndarray  # float32, like label where there is a tree
     candidates: ndarray  # int32 (max candidates,)
-    # float32 (1, max candidates): how often each was drawn, 0 for centres; 1 where all rows are
-    # candidates
+    # float32 (1, max candidates), a matrix for `load`: how often each was drawn, 0 for centres; 1
+    # where all rows are candidates
     drawn: ndarray
     # int32 (2 window,): the examples of the current centre, while the block is planned
     centre_examples: ndarray
@@ -112,9 +115,9 @@ class Block(NamedTuple):
     # others; (0, 0) in skip-gram
     context_mask: ndarray
     mean_weight: ndarray  # float32 (max examples,): 1 / the number of these inputs
-    # int64 (tiles, 3), see `gemm`: the candidates of each tile of examples, and the examples of
-    # each tile of candidates. A tile of examples has few of the centres, which are side by side,
-    # and from spans[tile, REST] on the noise.
+    # int64 (tiles, 3), see `gemm`: the candidates that each tile of examples is multiplied with,
+    # and the examples for each tile of candidates. Those of a tile of examples are its centres, a
+    # few that follow each other, and all noise.
     spans: ndarray
     candidate_spans: ndarray
 
@@ -320,8 +323,9 @@ def _add_pairs(shared, workspace, block, first, n_centres, begin, end):
             block.pairs_of_example[block.centre_examples[i]] += 1
         n_pairs += n_examples
     block.sizes[PAIRS] = n_pairs
+    # The noise, from column n_certain on, is of every example. So a tile of candidates that has
+    # some, beside centres or not, has all examples: from REST, which is 0, on.
     block.spans[:, REST] = n_certain
-    # The noise, from column n_certain on, is a candidate of every example: REST is 0.
     block.candidate_spans[n_certain // TILE :] = 0
     return n_certain
 
@@ -354,7 +358,7 @@ def _add_centre(plan, block, word, n_centre_examples, n):
     """Add the pairs of a centre and its examples to its row; return the number of candidates so
     far.
     """
-    # If all rows are candidates, the row of a word is the candidate of that number.
+    # Where all rows are candidates, the place of a word is its number, and the search ends there.
     k = _index_of(word, block.candidates, int64(word) if plan.selection == ALL else 0, n)
     if k == n:
         block.candidates[k] = word
