@@ -8,8 +8,8 @@ likelihood. The factor of all probabilities is fitted to
 
 and the factor of `--abstain` to these and to rows for which no label of a classifier is right:
 
-    mixtures of three rows (perturbed_rows.py), and held-out rows with the scores of classifiers that
-    were trained without their labels (left_out_labels.py)
+    mixtures of three rows (perturbed_rows.py), and held-out rows with the scores of classifiers
+    that were trained without their labels (left_out_labels.py)
 
 Its w0 is then lowered until at most MAX_ACCEPTED_SHARE of the rows with such scores have a label of
 the probability ACCEPTED_PROBABILITY or more.
@@ -155,6 +155,7 @@ def _predicted_rows(
         terms_of(familiarity, answers.scores, empty_score),
         answers.p[:, 0],
         (n_right > 0) & perturbed.keeps_labels,
+        # a mixture of rows that share a label does not stand for another topic
         np.where(n_right > 1, 0.0, perturbed.weight),
     )
 
