@@ -142,6 +142,12 @@ def test_a_table_has_the_dialect_by_which_all_rows_have_as_many_fields(text, row
     assert rows_of(text) == rows
 
 
+def test_a_message_shows_the_beginning_of_columns_that_are_text(sentences):
+    with refused_data("a.csv", "column", quoting="y, " + 40 * "x") as refusal:
+        sentences("a.csv", f"y,{'x' * 900}\n1,2\n")
+    assert "x" * 41 not in str(refusal.value)
+
+
 def test_the_dialect_of_a_table_is_chosen_by_its_first_lines(monkeypatch):
     rows = [["text", "label"], ["a\nb\nc", "x"], ["d", "y"]]
     monkeypatch.setattr(tables, "DIALECT_CHARACTERS", len('text,label\n"a'))

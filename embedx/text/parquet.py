@@ -19,6 +19,7 @@ from embedx.text.tables import (
     MAX_RECORD_BYTES,
     TABLE,
     NotTextError,
+    listed_columns,
     no_column_chosen,
     value_of,
 )
@@ -61,7 +62,7 @@ def parquet_values(file: Any, name: str, column: str | None) -> Iterator[tuple[i
         if column is None:
             raise no_column_chosen(name, "a Parquet file", columns)
         if not any(_is_within(path, column) for path in columns):
-            remedy = ("choose ", Setting("column"), f" among {', '.join(columns)}")
+            remedy = ("choose ", Setting("column"), f" among {listed_columns(columns)}")
             raise DataError(name, None, f"no column {column}", remedy)
         return [column]
 

@@ -200,7 +200,7 @@ def _values_at(position: int, lines: Iterator[bytes], name: str) -> Iterator[tup
             yield number, row
             continue
         if not 1 <= position <= len(row):
-            columns = ", ".join(row)
+            columns = tables.listed_columns(row)
             remedy = ("choose ", Setting("column"), f" among {columns}, or by its number, from 1")
             raise DataError(name, None, f"no column {position}", remedy)
         yield number, row[position - 1]

@@ -36,6 +36,9 @@ MIN_ROWS = 10
 # First lines by which a spreadsheet says what separates the columns.
 SEPARATOR_LINES = tuple(f"sep={mark}" for mark in DELIMITERS)
 PARQUET_START = b"PAR1"
+# Columns in a message; a table without a heading has cells of text in their place.
+MAX_COLUMNS_IN_MESSAGE = 30
+MAX_LETTERS_OF_COLUMN = 40
 # Kinds of files that are no plain text, with the setting that reads them.
 TABLE = "CSV/TSV/Parquet"
 JSON = "JSON"
@@ -206,20 +209,16 @@ def json_values(lines: Iterable[bytes], name: str, field: str | None) -> Iterato
     """The values of a field of JSON Lines, with line numbers."""
     for number, record in json_records(lines):
         if field is None:
-            fields = list(fields_of(record)) if isinstance(record, dict) else []
+            fields = fields_of(record) if isinstance(record, dict) else []
             by_field = ("name the field with the text by ", Setting("json_field"))
-            remedy = (by_field, _or_sessions(name, fields), f"; there are {_listed(fields)}")
+            there_are = f"; there are {listed_columns(fields) or 'none'}"
+            remedy = (by_field, _or_sessions(name, fields), there_are)
             raise NotTextError(name, "JSON Lines", remedy, JSON)
         if isinstance(record, Bad):
             yield number, record
         elif (value := value_of(record, field, Bad)) is Bad:
-            yield (
-                number,
-                Bad(
-                    f"no field {field}",
-                    ("choose ", Setting("json_field"), f" among {_listed(fields_of(record))}"),
-                ),
-            )
+            among = f" among {listed_columns(fields_of(record)) or 'none'}"
+            yield number, Bad(f"no field {field}", ("choose ", Setting("json_field"), among))
         else:
             yield number, value
 
@@ -364,14 +363,15 @@ def _place(head: list[str], name: str, column: str | None) -> int:
         return head.index(column)
     if column.isdecimal() and 1 <= int(column) <= len(head):
         return int(column) - 1
-    among = f" among {', '.join(head)}, or by its number, from 1"
+    among = f" among {listed_columns(head)}, or by its number, from 1"
     raise DataError(name, None, f"no column {column}", ("choose ", Setting("column"), among))
 
 
 def no_column_chosen(file: str, problem: str, columns: Iterable[str]) -> NotTextError:
     """The error for a table if the column of the text is not set."""
     by_column = ("name the column with the text by ", Setting("column"))
-    remedy = (by_column, _or_sessions(file, list(columns)), f"; there are {', '.join(columns)}")
+    columns = list(columns)
+    remedy = (by_column, _or_sessions(file, columns), f"; there are {listed_columns(columns)}")
     return NotTextError(file, problem, remedy, TABLE)
 
 
@@ -382,5 +382,11 @@ def _or_sessions(file: str, columns: Sequence[str]) -> str:
     return f", or make sessions of its rows by `embedx corpus sessions {shlex.quote(file)}`"
 
 
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(names) or "none"
+def listed_columns(names: Iterable[str]) -> str:
+    """The first of the names of columns, shortened, for messages."""
+    first = [
+        name[:MAX_LETTERS_OF_COLUMN] for name in itertools.islice(names, MAX_COLUMNS_IN_MESSAGE + 1)
+    ]
+    if len(first) > MAX_COLUMNS_IN_MESSAGE:
+        first[MAX_COLUMNS_IN_MESSAGE:] = ["..."]
+    return ", ".join(first)

@@ -7,11 +7,11 @@ from embedx.errors import DataError, Setting, Text, joined
 from embedx.labeled.data import Columns
 from embedx.labeled.options import ReadOptions
 from embedx.labeled.tables import by_values
-from embedx.labeled.tables.names import MAX_COLUMNS_IN_MESSAGE, is_position, listed, missing_column
+from embedx.labeled.tables.names import is_position, missing_column
 from embedx.labeled.tables.roles import Record, Roles, guess_roles, numeric_columns
 from embedx.labeled.tables.settings import TableSettings
 from embedx.runtime.progress import Progress
-from embedx.text.tables import fields_of
+from embedx.text.tables import MAX_COLUMNS_IN_MESSAGE, fields_of, listed_columns
 
 
 def choose_columns(
@@ -94,7 +94,7 @@ def _check_roles(
 ) -> None:
     """Raise `EmbedxError` if no column has features, or none has labels that are needed."""
     if roles.text and needs_label_column and len(roles.could_be_labels) > 1:
-        problem = f"its columns {listed(roles.could_be_labels)} could all have the labels"
+        problem = f"its columns {listed_columns(roles.could_be_labels)} could all have the labels"
         raise DataError(file, None, problem, ("name one by ", Setting("label_column")))
     missing: list[Text] = []
     if not roles.text and not roles.numbers:
@@ -108,7 +108,7 @@ def _check_roles(
             None,
             (
                 "its columns ",
-                listed(available),
+                listed_columns(available),
                 " do not say which to use",
             ),
             (
@@ -132,7 +132,7 @@ def _check_heading_is_no_row(
             continue
         cells = by_values.values_by_column([column], head)[column]
         if by_values.is_cell_of(column, by_values.recurring_labels(cells)):
-            shown = listed([column])
+            shown = listed_columns([column])
             problem = f'its first row is one of data: "{shown}" has a label of other rows'
             remedy = (
                 "give ",
@@ -151,13 +151,15 @@ def _note_roles(file: str, roles: Roles, head: list[Record], progress: Progress)
         "id": [roles.id] if roles.id else [],
         "not used": roles.unused,
     }
-    parts = [f"{role}: {listed(columns)}" for role, columns in columns_by_role.items() if columns]
+    parts = [
+        f"{role}: {listed_columns(columns)}" for role, columns in columns_by_role.items() if columns
+    ]
     note: Text = f"{file}: {'; '.join(parts)}"
     if roles.by_values:
         text_and_label = (Setting("text_column"), " and ", Setting("label_column"))
         note = (
             note,
-            f" ({listed(roles.by_values)} by the values; ",
+            f" ({listed_columns(roles.by_values)} by the values; ",
             text_and_label,
             " set others)",
         )
@@ -190,7 +192,7 @@ def _named_columns(
                     file,
                     None,
                     f'no column "{name}"',
-                    ("choose ", Setting(setting), f" among {listed(available)}"),
+                    ("choose ", Setting(setting), f" among {listed_columns(available)}"),
                 )
             columns.append(column)
     _check_named_once(file, columns_by_setting)

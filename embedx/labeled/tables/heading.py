@@ -5,9 +5,10 @@ import collections
 from embedx.errors import DataError, Setting
 from embedx.labeled.cells import number_of
 from embedx.labeled.data import Columns
-from embedx.labeled.tables.names import is_position, listed
+from embedx.labeled.tables.names import is_position
 from embedx.labeled.tables.settings import TableSettings
 from embedx.runtime.progress import Progress
+from embedx.text.tables import listed_columns
 
 
 class Heading:
@@ -70,8 +71,8 @@ class Heading:
         if reason is None:
             return True
         self._progress.note(
-            f'{self._file}: read without a heading, because {reason}: "{listed(first)}" is a row'
-            " of data (otherwise ",
+            f'{self._file}: read without a heading, because {reason}: "{listed_columns(first)}" is'
+            " a row of data (otherwise ",
             Setting("header", "yes"),
             ")",
         )

@@ -1,9 +1,9 @@
 """Names of columns: usual ones by which roles are guessed, positions, and lists for messages."""
 
-import itertools
 from collections.abc import Iterable
 
 from embedx.errors import DataError, Text
+from embedx.text.tables import listed_columns
 
 
 def _words(text: str) -> set[str]:
@@ -38,8 +38,6 @@ TEXT_NAMES = _words(
 )
 # Row numbers as pandas writes them; not used unless they are named.
 INDEX_NAMES = {"", "unnamed: 0", "__index_level_0__"}
-MAX_COLUMNS_IN_MESSAGE = 30
-MAX_LETTERS_OF_COLUMN = 40
 
 
 def is_position(name: str) -> bool:
@@ -47,20 +45,10 @@ def is_position(name: str) -> bool:
     return name.isdecimal() and name.isascii()
 
 
-def listed(names: Iterable[str]) -> str:
-    """The first of the names, shortened, for messages."""
-    first = [
-        name[:MAX_LETTERS_OF_COLUMN] for name in itertools.islice(names, MAX_COLUMNS_IN_MESSAGE + 1)
-    ]
-    if len(first) > MAX_COLUMNS_IN_MESSAGE:
-        first[MAX_COLUMNS_IN_MESSAGE:] = ["..."]
-    return ", ".join(first)
-
-
 def missing_column(
     name: str, column: str, available: Iterable[str], remedy: Text = "add or rename it"
 ) -> DataError:
     """The error of a column that the training data have, but this file or data frame has not."""
-    present = listed(available) or "none"
+    present = listed_columns(available) or "none"
     problem = f'no column "{column}", as the training data have, among its columns: {present}'
     return DataError(name, None, problem, remedy)

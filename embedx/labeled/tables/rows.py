@@ -18,12 +18,11 @@ from embedx.labeled.ids import WORD_BYTES, Numbering, check_utf8
 from embedx.labeled.options import ReadOptions
 from embedx.labeled.tables.columns import choose_columns
 from embedx.labeled.tables.heading import Heading
-from embedx.labeled.tables.names import listed
 from embedx.labeled.tables.numbers import interval_indicators, scales_of, standardised
 from embedx.labeled.words import TextFeatures, text_features
 from embedx.runtime.progress import Progress
 from embedx.storage.schema import as_utf8, check_can_be_saved
-from embedx.text.tables import Bad, value_of
+from embedx.text.tables import Bad, listed_columns, value_of
 
 # Rows are read in batches of at most this size; the first decides on the columns.
 MAX_BATCH_ROWS = 1000
@@ -225,7 +224,7 @@ def _note_missing(
     """Say how many rows have no text, and how many have no number in each column."""
     counts = {"text": n_empty_texts}
     counts.update(zip(columns.numbers, np.isnan(numbers).sum(axis=0).tolist(), strict=True))
-    missing = listed([f"without {name}: {n:,}" for name, n in counts.items() if n])
+    missing = listed_columns([f"without {name}: {n:,}" for name, n in counts.items() if n])
     if missing:
         substitute = "have no words" if columns.text else "have the mean"
         progress.note(f"{file}: rows {missing}; these {substitute}")
