@@ -322,7 +322,7 @@ def scores_of(run: Run, vectors: WordVectors) -> dict[str, float]:
 
 
 def text_file(run: Run, text: str, megabytes: float) -> Path:
-    """A text of so many megabytes: news, or one end of Wikipedia."""
+    """A text of this length: news, or the beginning or the end of Wikipedia."""
     file = run.folder / f"{text}-{megabytes:g}"
     if not file.exists():
         n_bytes = int(megabytes * 1e6)

@@ -28,7 +28,7 @@ DELIMITERS = (",", "\t", ";", "|")
 # Quote characters of tables.
 QUOTES = ('"', "'")
 # The beginning of a table by which its delimiter and quotes are chosen, in characters, and the most
-# lines that a record may have that goes on behind it.
+# lines that a record may have if it is not complete there.
 DIALECT_CHARACTERS = 1 << 20
 MAX_OPEN_LINES = 100
 # Rows below which an unusual dialect may fit by chance.

@@ -76,6 +76,16 @@ def guess_roles(
         numbers = [] if text else guess_number_columns(unused, head)
     unused = _without(unused, [*label, *text, *numbers])
 
+    roles = Roles(text, numbers, label, id_column, unused)
+    return _completed_by_values(roles, head, needs_label_column)
+
+
+def _completed_by_values(roles: Roles, head: list[Record], needs_label_column: bool) -> Roles:
+    """The roles, with features and labels that are still missing guessed by the values."""
+    text = roles.text
+    numbers = roles.numbers
+    label = roles.label
+    unused = roles.unused
     by_values: list[str] = []
     could_be_labels: list[str] = []
     if not text and not numbers:
@@ -91,7 +101,7 @@ def guess_roles(
         if label and not text and not numbers:
             numbers = guess_number_columns(unused, head)
             unused = _without(unused, numbers)
-    return Roles(text, numbers, label, id_column, unused, by_values, could_be_labels)
+    return Roles(text, numbers, label, roles.id, unused, by_values, could_be_labels)
 
 
 def guess_id_column(columns: list[str]) -> str | None:
