@@ -69,6 +69,10 @@ FILES = {
     "a.csv.gz": gzip.compress(table(ROWS, ";", " ; ").encode()),
     "a.jsonl": json_lines(ROWS),
     "unnamed": json_lines(ROWS),
+    "a.json": json.dumps(ROWS),
+    "pretty.json.gz": gzip.compress(json.dumps(ROWS, indent=2).encode()),
+    "unnamed array": "\ufeff" + json.dumps(ROWS),
+    "objects.json": "\n".join(json.dumps(row, indent=2) for row in ROWS),
     "a.parquet": parquet_of(ROWS),
     "b": gzip.compress(parquet_of(ROWS)),
 }
@@ -306,7 +310,21 @@ TEXT_COLUMN = TableSettings(text_column="text")
         ("a.csv", f"{'x' * 99},y\na,b\n", TableSettings(), f" {'x' * 40}, y"),
         ("a.csv:1", "label,text\rx,a\r", TableSettings("text", "label"), "LF"),
         ("a.jsonl:3", '{"text": "a", "label": "x"}\n\n{"text": 1\n', TEXT_COLUMN, "Expecting ','"),
-        ("a.json:1", '[{"text": "a"}]\n', TEXT_COLUMN, ('[{"text": "a"}]', "jq -c")),
+        ("a.json:1", '[["a", "x"]]\n', TEXT_COLUMN, ('[["a", "x"]]', "one array of objects")),
+        ("a.json:3 (record 2)", '[{"text": "a"},\n\n 7]', TEXT_COLUMN, "7, not an object"),
+        ("a.json:2 (record 2)", '[{"text": "a"},\n{"text" 1}]', TEXT_COLUMN, "Expecting ':'"),
+        ("a.json:1 (record 2)", '[{"text": "a"}, {"text": "b"}', TEXT_COLUMN, "copied whole"),
+        ("a.json:1 (record 1)", '[{"text": "a"} {"text": "b"}]', TEXT_COLUMN, "no comma"),
+        ("a.json:2", '[{"text": "a"}]\n{"text": "b"}', TEXT_COLUMN, "after the end of the array"),
+        (
+            "a.json:3 (record 2)",
+            '[{"text": "a", "label": 1},\n\n{"text": {}}]',
+            TEXT_COLUMN,
+            '"text" is {}',
+        ),
+        ("a.json", '{"data": [{"text": "a"}, {}]}', TEXT_COLUMN, ("one object", "data", "records")),
+        ("a.json", '{"text": ["a", "b"], "label": [0, 1]}', TEXT_COLUMN, ("text, label", "array")),
+        ("a.json", '{"text": {"0": "a", "1": "b"}, "y": {"0": 0, "1": 1}}', TEXT_COLUMN, "array"),
         (
             "a.jsonl",
             '{"text": {"b": 1}, "label": 1}\n',
@@ -326,13 +344,14 @@ def test_mistakes_are_one_line_with_the_line_of_the_file(write, place, content, 
 BAD_RECORDS = {
     "a.csv": 'text,label\na,x\n\nalone\n"b"c,y\nd,y\n',
     "a.jsonl": '{"text": "a", "label": "x"}\n7\n{"text"\n{"text": "d", "label": "y"}\n',
+    "a.json": '[{"text": "a", "label": "x"},\n7,\n["text"],\n{"text": "d", "label": "y"}]\n',
 }
 
 
 @pytest.mark.parametrize("name", BAD_RECORDS)
 def test_bad_records_are_left_out_and_counted_where_that_is_wanted(write, name):
     file = write(BAD_RECORDS[name], name)
-    line = {"a.csv": 4, "a.jsonl": 2}[name]
+    line = {"a.csv": "4", "a.jsonl": "2", "a.json": "2 (record 2)"}[name]
     with refused_data(f"{name}:{line}", "on_bad_record"):
         read(file)
     notes = Notes()

@@ -42,10 +42,13 @@ def test_a_table_of_events_becomes_sessions(tmp_path):
         "bread butter",
         "jam tea",
     ]
-    assert list(sessions(str(lines), "who,what,at", None, Silent())) == [
-        "bread butter jam tea",
-        "milk eggs",
-    ]
+    array = tmp_path / "orders.json"
+    array.write_text(f"[{','.join(lines.read_text().splitlines())}]")
+    for objects in (lines, array):
+        assert list(sessions(str(objects), "who,what,at", None, Silent())) == [
+            "bread butter jam tea",
+            "milk eggs",
+        ]
 
 
 START = 1_769_940_000  # 2026-02-01 10:00 UTC

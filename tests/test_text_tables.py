@@ -17,6 +17,7 @@ import embedx.text.parquet
 from embedx.errors import DataError, InapplicableError
 from embedx.text import tables
 from embedx.text.encode import encode_sources
+from embedx.text.json_records import spread_records
 from embedx.text.settings import TextSettings
 from embedx.text.sources import Source, check_formats, find_sources
 from embedx.text.tokenizer import END_OF_SENTENCE
@@ -69,6 +70,40 @@ READ = [["The", "cat"], ["sat", "é"], ["on,", '"the"', "mat"]]
 @pytest.mark.parametrize("name", ["a.jsonl", "a.ndjson", "a.json", "a"])
 def test_a_field_of_json_lines_is_text(sentences, name):
     assert sentences(name, lines(*DOCUMENTS), json_field="text") == READ
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+def test_a_field_of_the_objects_of_an_array_is_text(sentences, indent):
+    data = json.dumps(DOCUMENTS, indent=indent)
+    assert sentences("a.json", data, json_field="text") == READ
+    assert sentences("a.json.gz", gzip.compress(data.encode()), json_field="text") == READ
+    with refused_data("a.json", "json_field", quoting="text"):
+        sentences("a.json", data)
+
+
+def test_objects_are_parsed_wherever_blocks_of_the_text_end():
+    rows = [{"t": 'a "é" \\ \U0001f600', "n": [1.5, {"x": None}]}, {"t": "}]", "n": 12345}, {}]
+    for text in (json.dumps(rows), json.dumps(rows, indent=1, ensure_ascii=False)):
+        data = text.encode()
+        for size in (1, 7, len(data)):
+            blocks = [data[k : k + size] for k in range(0, len(data), size)]
+            records = [*spread_records(blocks, "a.json")]
+            assert [record for _, record in records] == rows
+            for place, (line, _) in enumerate(records, 1):
+                assert line.record == place
+                assert text.split("\n")[line - 1].strip()[:1] in ("{", "[")
+
+
+def test_an_array_on_one_line_may_be_longer_than_a_record_of_which_one_is_in_memory(
+    sentences, monkeypatch
+):
+    for module in ("tables", "json_records"):
+        monkeypatch.setattr(f"embedx.text.{module}.MAX_RECORD_BYTES", 1000)
+    monkeypatch.setattr("embedx.text.decompression.BLOCK_BYTES", 64)
+    data = json.dumps([{"t": "a " * 90}] * 30)
+    assert sentences("a.json", data, json_field="t") == [["a"] * 90] * 30
+    with refused_data("a.json:1 (record 2)", quoting="1,000 bytes"):
+        sentences("a.json", json.dumps([{"t": "a"}, {"t": "a " * 3000}]), json_field="t")
 
 
 def test_json_lines_may_be_compressed_and_have_a_mark_empty_lines_and_no_last_line_end(sentences):
@@ -200,7 +235,7 @@ TABLE = "id,text\n1,a\n"
         ("a.jsonl:1", '{"t": 1.5}\n', {"json_field": "t"}, "t is 1.5,"),
         ("a.jsonl:1", '{"t": ["a", null]}', {"json_field": "t"}, "t has null "),
         ("a.jsonl:1", '{"t": [true]}', {"json_field": "t"}, "t has true "),
-        ("a.jsonl", '{"t": "a", "u": 1}', {}, ("JSON Lines", "json_field", "t, u")),
+        ("a.jsonl", '{"t": "a", "u": 1}', {}, ("JSON", "json_field", "t, u")),
         ("a.csv", TABLE, {}, "id, text"),
         ("a.csv", TABLE, {"column": "x"}, (" x;", "id, text")),
         ("a.csv", TABLE, {"column": "3"}, (" 3;", "id, text")),

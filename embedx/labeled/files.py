@@ -22,6 +22,7 @@ from embedx.errors import DataError, EmbedxError, no_such, public_url
 from embedx.runtime.memory import available_memory
 from embedx.runtime.progress import Progress
 from embedx.text.decompression import UnpackedReader
+from embedx.text.json_records import begins_spread
 from embedx.text.opening import BLOCK_BYTES
 from embedx.text.read_ahead import ReadAhead
 from embedx.text.recipes import recipe_names
@@ -118,15 +119,17 @@ def arriving_lines() -> Iterator[bytes]:
     """Whole lines of standard input, as many at a time as have arrived, so that each can be
     answered before the next is written.
     """
-    begun = b""
+    begun = bytearray()
     with UnpackedReader(source_of(STANDARD_INPUT), as_it_comes=True) as file:
         while block := file.read(READ_BYTES):
-            lines, end, rest = (begun + block).rpartition(b"\n")
-            begun = rest
+            end = block.rfind(b"\n") + 1
+            begun += block[:end]
             if end:
-                yield lines + end
+                yield bytes(begun)
+                begun.clear()
+            begun += block[end:]
     if begun:
-        yield begun + b"\n"
+        yield bytes(begun) + b"\n"
 
 
 class MemoryBudget:
@@ -157,6 +160,7 @@ class MemoryBudget:
 
 class Lines:
     """The lines of a text, in chunks of whole lines that each end with b"\\n"; iterated once.
+    Chunks of spread JSON, which may be one line, end after a brace.
 
     The first chunk has a line that is not blank. Empty lines at the end are left out, except as
     many as make up `min_lines`.
@@ -245,13 +249,21 @@ class Lines:
         n_lines = 0
         # an incomplete line, and empty lines, which are given with the line after them
         rest = bytearray()
+        is_spread = None
         for block, stored in blocks:
             rest += block
+            if is_spread is None and rest.strip():
+                is_spread = begins_spread(bytes(rest))
             if len(rest) > MAX_LINE_BYTES + len(block):
                 line = n_lines + 1 + rest.count(b"\n")
                 problem = f"a line of more than {MAX_LINE_BYTES:,} bytes"
                 raise DataError(self.name, line, problem, "check that it is the right file")
-            if block.strip(b"\r\n"):
+            if is_spread:
+                chunk = _take(rest, rest.rfind(b"}") + 1)
+                n_lines += chunk.count(b"\n")
+                if chunk:
+                    yield chunk
+            elif block.strip(b"\r\n"):
                 chunk = _take_whole_lines(rest, rest.rfind(b"\n") + 1)
                 n_lines += chunk.count(b"\n")
                 if chunk:
@@ -286,11 +298,17 @@ def _take_whole_lines(text: bytearray, end: int) -> bytes:
     if not end_of_text:
         return b""
     end_of_line = text.find(b"\n", end_of_text) + 1 or len(text)
-    lines = bytes(text[:end_of_line])
-    del text[:end_of_line]
+    lines = _take(text, end_of_line)
     if not lines.endswith(b"\n"):
         lines += b"\n"
     return lines
+
+
+def _take(text: bytearray, end: int) -> bytes:
+    """text[:end], which is taken off it."""
+    taken = bytes(text[:end])
+    del text[:end]
+    return taken
 
 
 def _blocks_of(source: Source) -> Iterator[tuple[bytes, int]]:

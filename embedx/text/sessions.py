@@ -17,6 +17,7 @@ from embedx.runtime.progress import Progress
 from embedx.text.decompression import damage_explained, unpacked
 from embedx.text.event_columns import USUAL_NAMES, guess_columns, is_heading
 from embedx.text.file_kinds import TO_UTF8, check_is_text
+from embedx.text.json_records import begins_spread, json_records
 from embedx.text.opening import BLOCK_BYTES, CountedReader, open_source
 from embedx.text.parquet import parquet_records
 from embedx.text.session_items import BLANK_IN_ITEM, item_as_word, item_in_line
@@ -24,7 +25,6 @@ from embedx.text.sources import Source, find_sources
 from embedx.text.tables import (
     PARQUET_START,
     Bad,
-    json_records,
     lines_of,
     shown,
     table_rows,
@@ -292,13 +292,16 @@ def _opened_records(
         # otherwise the buffer would close the file
         buffered.detach()
         return parquet_records(file, table)
-    lines = lines_of(unpacked(source, buffered), table)
+    blocks = unpacked(source, buffered)
+    head = next(filter(None, blocks), b"")
+    check_is_text(table, head)
+    blocks = itertools.chain([head], blocks)
+    if head.lstrip().startswith(b"{") or begins_spread(head):
+        return json_records(blocks, table)
+    lines = lines_of(blocks, table)
     first = next(lines, b"")
-    check_is_text(table, first)
     _check_utf8(first, table, 1)
     lines = itertools.chain([first], lines)
-    if first.lstrip().startswith(b"{"):
-        return json_records(lines)
     return _named(table_rows(lines, table, names or []), names, table, progress)
 
 

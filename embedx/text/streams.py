@@ -15,6 +15,7 @@ from embedx.text import archives, tables
 from embedx.text.cells import SEPARATOR_NAMES, cell_tokens
 from embedx.text.decompression import damage_explained, unpacked, without_mark
 from embedx.text.file_kinds import begins_dump, check_is_text
+from embedx.text.json_records import json_records
 from embedx.text.labelled_starts import begins_labelled
 from embedx.text.opening import BLOCK_BYTES, CountedReader
 from embedx.text.parquet import parquet_values
@@ -115,7 +116,8 @@ def _text_of_file(
     check_is_text(name, head)
 
     if format == "json":
-        values = tables.json_values(tables.lines_of(blocks, name), name, settings.json_field)
+        records = json_records(blocks, name)
+        values = tables.json_values(records, name, settings.json_field)
         return _text_of_values(values, settings.json_field, source, settings, report)
     if format == "table":
         values = _column_values(settings.column, tables.lines_of(blocks, name), name)

@@ -1,4 +1,4 @@
-"""Text from one field of each record of JSON Lines or a table (CSV and similar formats).
+"""Text from one field of each record of JSON or a table (CSV and similar formats).
 
 A string is text: each line is a sentence, as in a plain file. A list of strings or whole numbers is
 one sentence. Empty values are skipped. A record without such a value is bad: an error, or skipped
@@ -183,37 +183,17 @@ def lines_of(blocks: Iterable[bytes], name: str) -> Iterator[bytes]:
         yield line
 
 
-def json_records(lines: Iterable[bytes]) -> Iterator[tuple[int, Record | Bad]]:
-    """The objects of JSON Lines, with line numbers."""
-    remedy = "write an object in each line, as jq -c '.[]' does of a list"
-    for number, line in enumerate(lines, 1):
-        text = line.decode("utf-8", "surrogateescape").removeprefix("\ufeff")
-        if not text.strip():
-            continue
-        try:
-            record = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            yield number, Bad(f"no JSON ({str(error).partition(':')[0]})", remedy)
-        else:
-            yield (
-                number,
-                (
-                    record
-                    if isinstance(record, dict)
-                    else Bad(f"{shown(record)}, not an object", remedy)
-                ),
-            )
-
-
-def json_values(lines: Iterable[bytes], name: str, field: str | None) -> Iterator[tuple[int, Any]]:
-    """The values of a field of JSON Lines, with line numbers."""
-    for number, record in json_records(lines):
+def json_values(
+    records: Iterable[tuple[int, Record | Bad]], name: str, field: str | None
+) -> Iterator[tuple[int, Any]]:
+    """The values of a field of JSON records, with line numbers."""
+    for number, record in records:
         if field is None:
             fields = fields_of(record) if isinstance(record, dict) else []
             by_field = ("name the field with the text by ", Setting("json_field"))
             there_are = f"; there are {listed_columns(fields) or 'none'}"
             remedy = (by_field, _or_sessions(name, fields), there_are)
-            raise NotTextError(name, "JSON Lines", remedy, JSON)
+            raise NotTextError(name, "JSON", remedy, JSON)
         if isinstance(record, Bad):
             yield number, record
         elif (value := value_of(record, field, Bad)) is Bad:

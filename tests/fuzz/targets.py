@@ -199,7 +199,7 @@ def written(format):
 
 
 def table(rng):
-    """Rows with text, numbers, labels and ids as CSV, JSON Lines or Parquet."""
+    """Rows with text, numbers, labels and ids as CSV, JSON Lines, JSON or Parquet."""
     rows = [
         {
             "id": n,
@@ -211,6 +211,8 @@ def table(rng):
     ]
     if rng.random() < 0.4:
         return "".join(json.dumps(row) + "\n" for row in rows).encode()
+    if rng.random() < 0.3:
+        return json.dumps(rows, indent=rng.choice((None, 1))).encode()
     if rng.random() < 0.3:
         out = io.BytesIO()
         parquet.write_table(

@@ -15,6 +15,7 @@ from embedx.labeled.options import ReadOptions
 # Each as file.NAME of this folder. A file is of the first format that recognises it, of which the
 # binary ones are tried before those of text.
 REGISTRY = (
+    "json_array.JSON_ARRAY",
     "json_lines.JSON_LINES",
     "delimited.DELIMITED",
     "fasttext.FASTTEXT",

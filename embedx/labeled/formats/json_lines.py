@@ -7,10 +7,11 @@ from embedx.labeled.data import FileRows
 from embedx.labeled.files import LabelledFile, LabelledFiles
 from embedx.labeled.formats.contract import Format
 from embedx.labeled.options import ReadOptions
-from embedx.labeled.tables.rows import OpenTable, lines_of, read_table, without_bad
+from embedx.labeled.tables.objects import object_rows
+from embedx.labeled.tables.rows import OpenTable, lines_of, read_table
+from embedx.text.json_records import records_in_lines
 from embedx.text.labelled_starts import begins_labelled
 from embedx.text.sources import reader_of
-from embedx.text.tables import json_records
 
 
 def recognises(file: LabelledFile, options: ReadOptions) -> bool:
@@ -32,8 +33,8 @@ def read(files: LabelledFiles, options: ReadOptions) -> FileRows:
 
 
 def _opened(file: LabelledFile, options: ReadOptions) -> OpenTable:
-    records = json_records(lines_of(file.lines))
-    return OpenTable(without_bad(file, records, options))
+    records = records_in_lines(lines_of(file.lines))
+    return OpenTable(object_rows(file, records, options))
 
 
 JSON_LINES = Format(

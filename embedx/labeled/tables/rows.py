@@ -122,9 +122,15 @@ def _first_batch(name: str, records: Records) -> tuple[int, list[NumberedRecord]
 
 def lines_of(lines: Lines) -> Iterator[bytes]:
     """The lines of a text, each with its end. Raises `DataError` for one that is not UTF-8."""
+    for chunk in chunks_of(lines):
+        yield from io.BytesIO(chunk)
+
+
+def chunks_of(lines: Lines) -> Iterator[bytes]:
+    """The chunks of a text. Raises `DataError` for one that is not UTF-8."""
     for chunk in lines:
         check_utf8(lines, chunk)
-        yield from io.BytesIO(chunk)
+        yield chunk
 
 
 def without_bad(
