@@ -143,7 +143,9 @@ def test_the_collapsed_objective_is_the_mean_loss_of_streamed_pairs(tmp_path):
     with cooccurrence.counted(
         setup.stream, n_words, setup.plan.window, [setup.text_key], 10**6, cache_dir=tmp_path
     ) as counts:
-        rows = engine.AllRows(setup.objective, counts, n_words, setup.dim + 1, 2)
+        rows = engine.AllRows(
+            engine.CollapsedLoss(setup.objective, counts, n_words, setup.dim + 1, 2)
+        )
         rows.compile()
         evaluation = engine.evaluate(
             rows, setup.tables.inputs.rows, setup.tables.outputs.rows, NEITHER

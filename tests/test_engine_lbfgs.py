@@ -55,9 +55,7 @@ def searched(name, features, rows, weights, after=lambda iteration, loss: None, 
     objective.prepare(np.ones(K, dtype=np.int64))
     return lbfgs.minimise(
         objective,
-        features,
-        Labels.of_rows(rows),
-        weights,
+        lbfgs.WeightedExamples(features, Labels.of_rows(rows), weights),
         l2=L2,
         max_iterations=max_iterations,
         tolerance=1e-6,

@@ -11,8 +11,8 @@ from embedx.kernels.batch import new_batch
 from embedx.kernels.simd import aligned_zeros
 from embedx.objectives.ldgs import Ldgs
 from embedx.search import index as indexing
-from embedx.search.message_passing import new_message_workspace, pass_messages
-from embedx.search.query import Searcher, new_query_workspace
+from embedx.search.message_passing import new_message_workspace, pass_messages, select_positives
+from embedx.search.query import Searcher, new_query_workspace, search_all_blocks
 
 N = 60
 DIM = 30
@@ -54,18 +54,20 @@ def by_kernel(loss, table, h, rounds, blocks=BLOCKS, threshold=0.0):
     batch = new_batch(1, N)
     rows[0, : len(POSITIVES)] = POSITIVES
     batch.label[0, : len(POSITIVES)] = 1
+    searcher = Searcher(index, search, new_query_workspace(N, search))
+    messages = new_message_workspace(N, search, N)
+    n_positives = len(POSITIVES)
+    search_all_blocks(searcher, h, 0, rows, 0, n_positives)
+    select_positives(index, messages, table, h, 0, rows, 0, n_positives)
     n, value = pass_messages(
         reference.pointer_to_coefficients(objective),
         objective.constants(N, N),
-        Searcher(index, search, new_query_workspace(N, search)),
-        new_message_workspace(N, search, N),
-        table,
-        h,
-        0,
+        searcher,
+        messages,
         rows,
         batch,
         0,
-        len(POSITIVES),
+        n_positives,
     )
     assert len(set(rows[0, :n].tolist())) == n
     gradient = np.zeros(N)

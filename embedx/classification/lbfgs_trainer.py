@@ -66,11 +66,10 @@ class LbfgsTrainer:
             seconds = round(time.monotonic() - began, 3)
             curve.append({"epoch": iteration, "seconds": seconds, "loss": loss})
 
+        weights = np.asarray(self.weights, np.float64)
         optimum = lbfgs.minimise(
             self.objective,
-            self.features,
-            self.labels,
-            np.asarray(self.weights, np.float64),
+            lbfgs.WeightedExamples(self.features, self.labels, weights),
             l2=self.settings.l2 or 0.0,
             max_iterations=self.settings.max_iterations,
             tolerance=self.settings.tolerance,

@@ -98,7 +98,7 @@ def merge(
         damping,
         optimizer,
         local,
-        np.empty((3, stride), float32),
+        np.empty((4, stride), float32),
     )
     return Delta(*(array[:n] for array in local))
 

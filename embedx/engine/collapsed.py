@@ -60,21 +60,29 @@ class Evaluation(NamedTuple):
     macs: int  # multiply-adds of this evaluation
 
 
+class CollapsedLoss(NamedTuple):
+    """The loss of an objective over all pairs, as the classes below evaluate it."""
+
+    objective: Objective
+    counts: Counts
+    n_outputs: int
+    columns: int  # of the tables, without the padding of their rows
+    threads: int
+
+
 class AllRows:
     """All rows are candidates: the objective is exact."""
 
     scope = ""
 
-    def __init__(
-        self, objective: Objective, counts: Counts, n_outputs: int, columns: int, threads: int
-    ) -> None:
-        self.objective = objective
-        self.counts = counts
-        self.n_outputs = n_outputs
-        self.threads = threads
-        self.columns = columns  # without the padding of the rows
-        self.constants = objective.constants(n_outputs, len(counts.offsets) - 1)
-        self.block_size = max(1, BLOCK_FLOATS // n_outputs)
+    def __init__(self, loss: CollapsedLoss) -> None:
+        self.objective = loss.objective
+        self.counts = loss.counts
+        self.n_outputs = loss.n_outputs
+        self.columns = loss.columns
+        self.threads = loss.threads
+        self.constants = self.objective.constants(self.n_outputs, len(self.counts.offsets) - 1)
+        self.block_size = max(1, BLOCK_FLOATS // self.n_outputs)
 
     def compile(self) -> None:
         """Compile or load the kernels."""
@@ -113,17 +121,9 @@ class FoundRows(AllRows):
     """
 
     def __init__(
-        self,
-        objective: Objective,
-        counts: Counts,
-        n_outputs: int,
-        columns: int,
-        threads: int,
-        search: SearchSpec,
-        seed: int,
-        tail: Tail = NO_TAIL,
+        self, loss: CollapsedLoss, search: SearchSpec, seed: int, tail: Tail = NO_TAIL
     ) -> None:
-        super().__init__(objective, counts, n_outputs, columns, threads)
+        super().__init__(loss)
         self.search = search
         self.seed = seed
         self.tail = tail
@@ -131,7 +131,7 @@ class FoundRows(AllRows):
         self.scope = "" if tail.n_draws else " among the rows found"
         self.sampler_data = tail.sampler.data(tail.n_draws)
         # Capacity per input; the last cluster scored may exceed `n_scored`.
-        self.max_found = min(2 * search.blocks * search.n_scored, n_outputs)
+        self.max_found = min(2 * search.blocks * search.n_scored, self.n_outputs)
         self.redraw(0)
 
     def compile(self) -> None:

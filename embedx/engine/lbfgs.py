@@ -34,6 +34,32 @@ BLOCK_FLOATS = 1 << 18
 MIN_DENSE_EXAMPLES = 256
 
 
+class WeightedExamples(NamedTuple):
+    """Examples with their labels and weights."""
+
+    features: Any  # float32 (n, n_features), dense or sparse
+    labels: Labels  # the positives of each example
+    weights: ndarray  # float (n,)
+
+    def that_count(self) -> "WeightedExamples":
+        """The examples that have labels and a weight."""
+        counted = np.flatnonzero((self.labels.n_of_row > 0) & (self.weights != 0))
+        if len(counted) == len(self.weights):
+            return self
+        return WeightedExamples(
+            self.features[counted], self.labels.rows(counted), self.weights[counted]
+        )
+
+    def part(self, first: int, last: int) -> "WeightedExamples":
+        """The examples first:last, or to the end if there are fewer."""
+        weights = self.weights[first:last]
+        return WeightedExamples(
+            self.features[first:last],
+            self.labels.rows(np.arange(first, first + len(weights))),
+            weights,
+        )
+
+
 class Optimum(NamedTuple):
     """The result of `minimise`."""
 
@@ -50,9 +76,7 @@ class Optimum(NamedTuple):
 
 def minimise(
     objective: Objective,
-    features: Any,
-    labels: Labels,
-    weights: ndarray,
+    examples: WeightedExamples,
     *,
     l2: float,
     max_iterations: int,
@@ -62,15 +86,12 @@ def minimise(
 ) -> Optimum:
     """The optimal W, from `start`, for an objective whose loss has nothing random in it.
 
-    features   float32 (n, n_features) of the examples, dense or sparse
-    labels     the positives of each example; one without positives does not count
-    weights    float (n,): the weight of each example
+    examples   those without labels do not count
     start      float64 (dim, n_outputs), dim = n_features, or one more for the biases, the last row
     tolerance  the search ends when no element of the gradient is larger
     after      called after each iteration with its number and the loss without the penalty
     """
-    features, labels, weights = _examples_that_count(features, labels, weights)
-    penalised_loss = _PenalisedLoss(objective, features, labels, weights, l2, start.shape)
+    penalised_loss = _PenalisedLoss(objective, examples.that_count(), l2, start.shape)
     search = _Search(penalised_loss, start, after)
     interrupted_by = None
     try:
@@ -86,16 +107,6 @@ def minimise(
         search.largest_gradient,
         interrupted_by,
     )
-
-
-def _examples_that_count(
-    features: Any, labels: Labels, weights: ndarray
-) -> tuple[Any, Labels, ndarray]:
-    """The features, labels and weights of the examples that have labels and a weight."""
-    counted = np.flatnonzero((labels.n_of_row > 0) & (weights != 0))
-    if len(counted) == len(weights):
-        return features, labels, weights
-    return features[counted], labels.rows(counted), weights[counted]
 
 
 class _Search:
@@ -172,24 +183,22 @@ class _PenalisedLoss:
     def __init__(
         self,
         objective: Objective,
-        features: Any,
-        labels: Labels,
-        weights: ndarray,
+        examples: WeightedExamples,
         l2: float,
         shape: tuple[int, ...],
     ) -> None:
         self.objective = objective
         self.l2 = l2
         self.shape = shape
-        self.n_features = features.shape[1]
+        self.n_features = examples.features.shape[1]
         self.has_bias = shape[0] > self.n_features
-        self.total_weight = float(weights.sum())
+        self.total_weight = float(examples.weights.sum())
 
-        min_examples = shape[0] if issparse(features) else MIN_DENSE_EXAMPLES
+        min_examples = shape[0] if issparse(examples.features) else MIN_DENSE_EXAMPLES
         block_size = max(BLOCK_FLOATS // max(*shape), min_examples)
         self.blocks = [
-            _block(objective, features[first : first + block_size], labels, weights, first)
-            for first in range(0, len(weights), block_size)
+            _block(objective, examples.part(first, first + block_size))
+            for first in range(0, len(examples.weights), block_size)
         ]
         max_terms = max((len(block.entries.example) for block in self.blocks), default=0)
         n_outputs = shape[1]
@@ -244,19 +253,18 @@ class _Block(NamedTuple):
     groups: list[tuple[float, Any]]
 
 
-def _block(
-    objective: Objective, features: Any, labels: Labels, weights: ndarray, first: int
-) -> _Block:
-    """The block of the examples from `first` on, which have these features and at least a label."""
+def _block(objective: Objective, examples: WeightedExamples) -> _Block:
+    """The block of some examples, each with at least a label."""
+    features = examples.features
+    labels = examples.labels
     n = features.shape[0]
-    labels = labels.rows(np.arange(first, first + n))
     entries = entries_among_all_rows(
         labels.n_of_row,
         labels.ids,
         POSITIVES[objective.positives],
         keeps_accidental_hits=objective.traits.keeps_accidental_hits,
     )
-    term_weights = weights[first : first + n][entries.example]
+    term_weights = examples.weights[entries.example]
     levels = np.unique(term_weights).tolist()
     return _Block(
         features.astype(float64) if issparse(features) else features,

@@ -95,11 +95,12 @@ def merge_rows(live, base, remote, position, damping, optimizer, local, buffers)
     stay in live - base and are sent later.
 
     position  int32 (n_rows,): the place of each row of the table in the remote delta, or NONE
-    buffers   float32 (3, stride)
+    buffers   float32 (4, stride)
     """
     server = buffers[0]
-    change = buffers[1]
-    share = buffers[2]
+    server_state = buffers[1]
+    change = buffers[2]
+    share = buffers[3]
     n = 0
     for r in range(live.rows.shape[0]):
         row = int64(r)
@@ -113,8 +114,8 @@ def merge_rows(live, base, remote, position, damping, optimizer, local, buffers)
         is_sent = square < MAX_SQUARE and moved > RESOLUTION * RESOLUTION * square
         if place == NONE and not is_sent:
             continue
-        _read_server(base, remote, place, row, server)
-        _merge_state(live, base, remote, place, row, is_sent, optimizer, share, local.state, n)
+        _read_server(base, remote, place, row, server, server_state)
+        _merge_state(live, base, row, server_state, is_sent, optimizer, share, local.state[n])
         change[:] = 0
         if is_sent:
             if place != NONE:
@@ -134,34 +135,37 @@ def merge_rows(live, base, remote, position, damping, optimizer, local, buffers)
 
 
 @kernel_part
-def _read_server(base, remote, place, row, server):
-    """Write the server's row: the base, if no other worker changed it."""
+def _read_server(base, remote, place, row, server, server_state):
+    """Write the server's row and its state: those of the base, if no other worker changed it."""
     if place == NONE:
         for d in range(server.size):
             server[d] = base.rows[row, d]
+        for d in range(base.state.shape[1]):
+            server_state[d] = base.state[row, d]
         return
     scale = remote.scale[place, 0]
     for d in range(server.size):
         server[d] = remote.values[place, d] * scale
+    for d in range(base.state.shape[1]):
+        server_state[d] = remote.state[place, d]
 
 
 @kernel_part
-def _merge_state(live, base, remote, place, row, is_sent, optimizer, share, local, n):
-    """Merge the state of a row; write its share and the local delta of its state."""
+def _merge_state(live, base, row, server_state, is_sent, optimizer, share, delta):
+    """Merge the state of a row; write its share and `delta`, the local delta of its state."""
     share[:] = 1
     # 1 where the state is an average of the latest updates: the remote change then fades.
     fading = float32(is_sent and optimizer.is_ema)
-    for d in range(local.shape[1]):  # two loops, which the compiler vectorises
+    for d in range(delta.size):  # two loops, which the compiler vectorises
         now = live.state[row, d]
         s = base.state[row, d]
-        u = s if place == NONE else remote.state[place, d]
-        local[n, d] = now - s - fading * (u - s)
-        share[d] = _divisor(now, optimizer) / _divisor(
-            min(u + local[n, d], optimizer.limit), optimizer
-        )
-    for d in range(local.shape[1]):
-        u = base.state[row, d] if place == NONE else remote.state[place, d]
-        live.state[row, d] = min(u + local[n, d], optimizer.limit)
+        u = server_state[d]
+        delta[d] = now - s - fading * (u - s)
+        merged = min(u + delta[d], optimizer.limit)
+        share[d] = _divisor(now, optimizer) / _divisor(merged, optimizer)
+    for d in range(delta.size):
+        u = server_state[d]
+        live.state[row, d] = min(u + delta[d], optimizer.limit)
         base.state[row, d] = live.state[row, d] if is_sent else u
     if optimizer.keeps == PER_ROW:
         share[1:] = share[0]

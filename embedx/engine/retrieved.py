@@ -25,8 +25,8 @@ from embedx.engine.shared import encode
 from embedx.engine.weighted import multiply_term, weight_of
 from embedx.kernels import ZERO, bits, by_address, kernel, kernel_part
 from embedx.optimizers.decay import clock_step
-from embedx.search.message_passing import MessageWorkspace, pass_messages
-from embedx.search.query import Searcher, find_candidates
+from embedx.search.message_passing import MessageWorkspace, pass_messages, select_positives
+from embedx.search.query import Searcher, find_candidates, search_all_blocks
 from embedx.search.updater import StaleRows, mark_stale
 
 
@@ -121,7 +121,6 @@ def select_terms(
                 retrieval,
                 term,
                 n_certain,
-                i,
                 term_stream,
             )
             workspace.n_candidates[term] = n
@@ -145,19 +144,16 @@ def _pass_messages(coefficients, shared, workspace, retrieval, p, e, i, n_positi
     """Write the candidates of term p and, in place of their scores, the coefficients that the
     messages come to; return the number of candidates and the loss.
     """
+    searcher = retrieval.searcher
+    messages = retrieval.messages
+    table = shared.outputs.rows
+    h = workspace.h
+    rows = workspace.rows
     batch = workspace.batch
+    search_all_blocks(searcher, h, e, rows, p, n_positives)
+    select_positives(searcher.row_index, messages, table, h, e, rows, p, n_positives)
     n, loss = pass_messages(
-        coefficients,
-        shared.constants,
-        retrieval.searcher,
-        retrieval.messages,
-        shared.outputs.rows,
-        workspace.h,
-        e,
-        workspace.rows,
-        batch,
-        p,
-        n_positives,
+        coefficients, shared.constants, searcher, messages, rows, batch, p, n_positives
     )
     weight = weight_of(shared.examples.weight, i)
     multiply_term(batch.z, p, n, weight)
@@ -199,14 +195,15 @@ def _copy_certain(workspace, p, term, n_certain, positive):
 
 
 @kernel_part
-def _add_tail(sample, log_expected_count, shared, workspace, retrieval, p, n_certain, i, stream):
-    """Add drawn rows, if the search has a tail, to the n_certain candidates of term p, of example
-    i; return the number of candidates.
+def _add_tail(sample, log_expected_count, shared, workspace, retrieval, p, n_certain, stream):
+    """Add drawn rows, if the search has a tail, to the n_certain candidates of term p; return the
+    number of candidates.
 
     A draw of a certain row does not count: the draws represent the other rows.
     """
     if retrieval.n_tail == 0:
         return n_certain
+    i = workspace.batch.state_row[p]
     expected = workspace.batch.log_expected_count[p]
     n_drawn = sample(
         shared.sampler_data, i, stream, np.uint64(0), retrieval.n_tail, 0, workspace.sampling

@@ -44,7 +44,7 @@ from embedx.engine.sparse_rows import (
     score_of_row,
     step_of_row,
 )
-from embedx.engine.weighted import weighted_coefficients
+from embedx.engine.weighted import terms_of, weighted_coefficients
 from embedx.kernels.batch import Batch, new_batch
 from embedx.kernels.by_address import by_address
 from embedx.kernels.compiled import kernel, kernel_part
@@ -158,11 +158,9 @@ def train_terms(coefficients, shared, workspace, chosen, n_terms, width, lr, has
             loss += weighted_coefficients(
                 coefficients,
                 shared.examples.weight,
-                workspace.batch,
+                terms_of(workspace.batch, first, last),
                 shared.state,
                 shared.constants,
-                first,
-                last,
                 width,
                 lr * optimizer.state_rate,
             )

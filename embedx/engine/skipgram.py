@@ -79,7 +79,7 @@ from embedx.kernels.simd import (
     store,
 )
 from embedx.optimizers.contract import Table
-from embedx.optimizers.descend import descend_row, descend_row_within, is_frozen
+from embedx.optimizers.descend import StepLimits, descend_row, descend_row_within, is_frozen
 from embedx.samplers.contract import SamplerData, SampleWorkspace, new_sample_workspace
 from embedx.text.subsampling import KeptWords, TokenStream, keep_words, new_words
 
@@ -475,7 +475,7 @@ def _update_row(shared, workspace, table, row, gradient, r, max_rate, lr):
     optimizer = shared.plan.optimizer
     width = gradient.shape[1]
     if shared.plan.is_proximal:
-        max_length = np.sqrt(SECOND_ORDER * workspace.longest_step[0])
-        descend_row_within(table, row, gradient, r, width, optimizer, lr, max_rate, max_length)
+        limits = StepLimits(max_rate, np.sqrt(SECOND_ORDER * workspace.longest_step[0]))
+        descend_row_within(table, row, gradient, r, width, optimizer, lr, limits)
     else:
         descend_row(table, row, gradient, r, width, optimizer, lr)

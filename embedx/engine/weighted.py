@@ -34,23 +34,21 @@ def terms_of(batch, first, last):
 
 
 @kernel_part
-def weighted_coefficients(
-    coefficients, weights, batch, state, constants, first, last, n_candidates, lr
-):
-    """Summed loss of the terms first:last; overwrites their scores by coefficients.
+def weighted_coefficients(coefficients, weights, terms, state, constants, n_candidates, lr):
+    """Summed loss of all terms of a batch; overwrites their scores by coefficients.
 
-    `batch.state_row` is the example of a term. With weights, terms are passed to the objective one
+    `terms.state_row` is the example of a term. With weights, terms are passed to the objective one
     by one, because it returns only the sum of their losses.
     """
+    n_terms = terms.z.shape[0]
     if weights.size == 0:
-        terms = terms_of(batch, first, last)
-        return coefficients(terms, state, constants, last - first, n_candidates, lr)
+        return coefficients(terms, state, constants, n_terms, n_candidates, lr)
     loss = 0.0
-    for p in range(first, last):
-        weight = weights[batch.state_row[p]]
-        term = terms_of(batch, p, p + 1)
+    for p in range(n_terms):
+        weight = weights[terms.state_row[p]]
+        term = terms_of(terms, p, p + 1)
         loss += weight * coefficients(term, state, constants, 1, n_candidates, lr * weight)
-        multiply_term(batch.z, p, n_candidates, weight)
+        multiply_term(terms.z, p, n_candidates, weight)
     return loss
 
 
@@ -63,7 +61,6 @@ def multiply_term(z, p, n_candidates, weight):
 
 @kernel
 def weighted_batch(coefficients, weights, batch, state, constants, n_terms, n_candidates, lr):
-    """`coefficients` of all terms of a batch, weighted; callable from Python."""
-    return weighted_coefficients(
-        coefficients, weights, batch, state, constants, 0, n_terms, n_candidates, lr
-    )
+    """`weighted_coefficients` of the first n_terms of a batch; callable from Python."""
+    terms = terms_of(batch, 0, n_terms)
+    return weighted_coefficients(coefficients, weights, terms, state, constants, n_candidates, lr)

@@ -25,6 +25,16 @@ from embedx.optimizers.contract import PER_COORDINATE, PER_ROW
 INFINITE = float32(np.inf)
 
 
+class StepLimits(NamedTuple):
+    """Limits of the step of a row."""
+
+    max_rate: float32
+    max_length: float32
+
+
+NO_LIMITS = StepLimits(INFINITE, INFINITE)
+
+
 def for_each_keeping(what: str, make: Callable[[Any, Any], Any]) -> Any:
     """A kernel part `f(optimizer.number, ...)` that calls make(accumulate, divisor)(...) with the
     functions of that optimizer.
@@ -48,17 +58,17 @@ def descend_row(table, row, gradient, r, n, optimizer, rate):
     if table.keeps == PER_COORDINATE:
         _descend_coordinates(optimizer.number, table, row, 0, gradient, r, 0, n, rate)
     else:
-        descend_row_within(table, row, gradient, r, n, optimizer, rate, INFINITE, INFINITE)
+        descend_row_within(table, row, gradient, r, n, optimizer, rate, NO_LIMITS)
 
 
 @kernel_part
-def descend_row_within(table, row, gradient, r, n, optimizer, rate, max_rate, max_length):
-    """`descend_row` for optimizers with one rate for a row: the rate is at most `max_rate`, the
-    length of the step at most `max_length`.
+def descend_row_within(table, row, gradient, r, n, optimizer, rate, limits):
+    """`descend_row` within StepLimits, for optimizers with one rate for a row.
 
     Where the rate does not adapt, with plain SGD or at the limit of a state, the gradient is
     clipped to `max_gradient`.
     """
+    max_length = limits.max_length
     if table.keeps == PER_ROW or optimizer.max_gradient < INFINITE or max_length < INFINITE:
         squares = zeros()
         for d in range(0, n, SIMD_WIDTH):
@@ -72,7 +82,9 @@ def descend_row_within(table, row, gradient, r, n, optimizer, rate, max_rate, ma
             rate *= optimizer.max_gradient / np.sqrt(square)
         if rate * rate * square > max_length * max_length:
             rate = max_length / np.sqrt(square)
-    _add_multiple(table, row, 0, gradient, r, 0, n, max_rate if rate > max_rate else rate)
+    if rate > limits.max_rate:
+        rate = limits.max_rate
+    _add_multiple(table, row, 0, gradient, r, 0, n, rate)
 
 
 @kernel_part

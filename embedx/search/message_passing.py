@@ -27,7 +27,7 @@ from embedx.kernels.by_address import by_address
 from embedx.kernels.compiled import kernel_part
 from embedx.kernels.simd import ONE, ZERO
 from embedx.search.kmeans import MASKED_SCORE
-from embedx.search.query import score_cutoff, score_position, search_all_blocks
+from embedx.search.query import score_cutoff, score_position
 from embedx.search.spec import SearchSpec
 
 
@@ -72,39 +72,31 @@ def new_message_workspace(n_rows: int, search: SearchSpec, width: int) -> Messag
 
 
 @kernel_part
-def pass_messages(
-    coefficients,
-    constants,
-    searcher,
-    messages,
-    table,
-    h,
-    e,
-    rows,
-    batch,
-    r,
-    n_positives,
-):
-    """Algorithm 2 for h[e], which is example r of a batch: its positives are rows[r, :n_positives]
-    with weights batch.label[r, :n_positives].
-
-    Appends the other rows with a gradient to rows[r] and writes the gradient to batch.z[r]; returns
-    the number of rows and the loss G.
+def select_positives(index, messages, table, h, e, rows, r, n_positives):
+    """Select the positives rows[r, :n_positives] of h[e]: compute their scores in each block, and
+    set their messages to 0.
     """
-    index = searcher.row_index
-    spec = searcher.spec
-    label = batch.label
-    blocks = index.ids.shape[0]
-    search_all_blocks(searcher, h, e, rows, r, n_positives)
     for c in range(n_positives):
         messages.column[rows[r, c]] = c
-        for j in range(blocks):
+        for j in range(index.ids.shape[0]):
             messages.block_score[j, c] = _compute_block_score(
                 index, table, int64(rows[r, c]), h, e, j
             )
             messages.message[j, c] = 0
+
+
+@kernel_part
+def pass_messages(coefficients, constants, searcher, messages, rows, batch, r, n_positives):
+    """Algorithm 2 for example r of a batch, after `search_all_blocks` and `select_positives` of its
+    h: its positives are rows[r, :n_positives] with weights batch.label[r, :n_positives].
+
+    Appends the other rows with a gradient to rows[r] and writes the gradient to batch.z[r]; returns
+    the number of rows and the loss G.
+    """
+    label = batch.label
+    blocks = searcher.row_index.ids.shape[0]
     n = n_positives
-    for t in range(1, spec.message_iterations + 1):
+    for t in range(1, searcher.spec.message_iterations + 1):
         _block_gradients(coefficients, constants, searcher, messages, label, r, n_positives, n)
         n = _update_active_set(searcher, messages, rows, r, n_positives, n, batch.z.shape[1])
         _update_messages(n, float32(2) / float32(t + 2), messages)

@@ -181,14 +181,11 @@ def _candidate_rows(
     objective = run.config.objective
     settings = run.config.settings
     n_outputs = len(run.tables.outputs.rows)
-    n_threads = settings.threads or 1
+    loss = engine.CollapsedLoss(objective, counts, n_outputs, columns, settings.threads or 1)
     search = objective.search(n_outputs)
     if search is None:
-        return engine.AllRows(objective, counts, n_outputs, columns, n_threads)
+        return engine.AllRows(loss)
     tail = engine.NO_TAIL
     if objective.traits.has_tail:
         tail = engine.Tail(run.sampler, settings.draws or 0, settings.seed)
-    search = search.for_columns(columns)
-    return engine.FoundRows(
-        objective, counts, n_outputs, columns, n_threads, search, settings.seed, tail
-    )
+    return engine.FoundRows(loss, search.for_columns(columns), settings.seed, tail)

@@ -20,8 +20,8 @@ SEARCH_MACS = 1000  # for each input
 class BestRows(engine.FoundRows):
     """Finds, by brute force, the n rows that score highest."""
 
-    def __init__(self, *arguments, n, tail=engine.NO_TAIL):
-        super().__init__(*arguments, search_spec(1), seed=1, tail=tail)
+    def __init__(self, loss, n, tail=engine.NO_TAIL):
+        super().__init__(loss, search_spec(1), seed=1, tail=tail)
         self.n = n
 
     def refit(self, outputs):
@@ -49,7 +49,7 @@ def search_spec(blocks, **options):
 
 
 def best(n, **options):
-    return lambda *arguments: BestRows(*arguments, n=n, **options)
+    return lambda loss: BestRows(loss, n, **options)
 
 
 class Problem:
@@ -72,7 +72,7 @@ class Problem:
         )
         options = {"loss": "softmax"} if objective == "ldgs" else {}
         objective = OBJECTIVES[objective](OBJECTIVES[objective].Settings.from_options(options))
-        self.rows = rows(objective, self.counts, N, DIM, threads)
+        self.rows = rows(engine.CollapsedLoss(objective, self.counts, N, DIM, threads))
         self.rows.compile()
         self.rows.block_size = block or self.rows.block_size
         self.rows.refit(self.outputs)
