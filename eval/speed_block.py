@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from embedx.engine import blocks, skipgram
+from embedx.engine.block_planning import plan_block
 from embedx.engine.loading import load_kernel
 from embedx.kernels import gemm
 from embedx.kernels.compiled import kernel
@@ -44,9 +45,9 @@ def train_until(coefficients, sample, log_expected_count, run, workspace, chunk,
     block = workspace.block
     next_block = workspace.next_block
     n_seen = skipgram.start_chunk(run, workspace, chunk)
-    blocks.plan_block(sample, run, workspace, block, chunk.noise_key)
+    plan_block(sample, run, workspace, block, chunk.noise_key)
     while block.sizes[blocks.CERTAIN] > 0:
-        blocks.plan_block(sample, run, workspace, next_block, chunk.noise_key)
+        plan_block(sample, run, workspace, next_block, chunk.noise_key)
         n_h = block.sizes[blocks.EXAMPLES]
         n = blocks.n_candidates_of(block)
         n_h_padded = gemm.round_up_to_tile(n_h)

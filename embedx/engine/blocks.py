@@ -1,4 +1,4 @@
-"""Blocks of text: compiled code that turns a chunk of kept words into examples and candidates.
+"""Blocks of text: the examples and candidates of some kept words that follow each other.
 
 A block is `block_size` consecutive kept words (the centres), their contexts on both sides, and
 noise words. As in word2vec.c, context words are the inputs, and a centre is what they predict:
@@ -36,36 +36,21 @@ from typing import NamedTuple
 import numpy as np
 from numpy import float32, int32, int64, ndarray
 
-from embedx.engine.encoders import SKIPGRAM, start_examples, write_examples
-from embedx.kernels import ONE, SIMD_WIDTH, TILE, by_address, clear, kernel_part, padded
-from embedx.kernels.gemm import END, FIRST, REST
+from embedx.engine.encoders import SKIPGRAM
+from embedx.kernels import SIMD_WIDTH, TILE, by_address, kernel_part, padded
 from embedx.objectives.contract import Objective
 from embedx.optimizers.contract import UpdateRule
-from embedx.text.subsampling import WHOLE_SENTENCE
 
 # The unrolled vector width of LLVM's loops over scores: rows of whole paddings leave no scalar
 # remainder.
 SCORE_PADDING = 2 * SIMD_WIDTH
-# Entries of `SkipGramWorkspace.seen`, a filter: by row modulo FILTER_SIZE.
-FILTER_SIZE = 2048
 # Indices of `Block.sizes`.
 INPUTS, EXAMPLES, CERTAIN, NOISE, PAIRS = range(5)
-# Indices of `SkipGramWorkspace.cursor`, the position in a chunk:
-#     NEXT_CENTRE, CENTRES_END     the centres that are left
-#     WORDS_END                    the end of the words, which are centres and margins
-#     NEXT_CONTEXT                 with block_size = 0, the next context of the next centre
-#     BLOCKS_SO_FAR, DRAWS_SO_FAR  counts
-NEXT_CENTRE, CENTRES_END, WORDS_END, NEXT_CONTEXT, BLOCKS_SO_FAR, DRAWS_SO_FAR = range(6)
-# The beginning of an empty span: beyond all columns.
-NOWHERE = 1 << 30
 # Selections of candidates, `BlockPlan.selection`; by the name in `Sampler.candidates`.
 DRAWN, PATH, ALL, RETRIEVED = range(4)
 SELECTIONS = {"drawn": DRAWN, "path": PATH, "all": ALL, "retrieved": RETRIEVED}
 # Forms of a block, `BlockPlan.form`.
 FORM_PER_PAIR, FORM_MERGED, FORM_SUMMED = range(3)
-# Arguments of a sampler (`samplers.contract`): draws depend on no input, and exclude no row.
-NO_INPUT = -1
-NONE_EXCLUDED = 0
 
 
 @by_address
@@ -120,6 +105,18 @@ class Block(NamedTuple):
     # few that follow each other, and all noise.
     spans: ndarray
     candidate_spans: ndarray
+
+
+@kernel_part
+def n_candidates_of(block):
+    """The number of candidates of a planned block."""
+    return block.sizes[CERTAIN] + block.sizes[NOISE]
+
+
+@kernel_part
+def has_candidates(block):
+    """Whether a block is planned; false behind the last one of a chunk."""
+    return block.sizes[CERTAIN] > 0
 
 
 @kernel_part
@@ -202,244 +199,3 @@ def new_block(plan: BlockPlan, longest_path: int) -> Block:
         spans=np.zeros((n_examples // TILE if has_spans else 0, 3), int64),
         candidate_spans=np.zeros((n_candidates // TILE if has_spans else 0, 3), int64),
     )
-
-
-# ---- planning
-
-
-@kernel_part
-def n_candidates_of(block):
-    """The number of candidates of a planned block."""
-    return block.sizes[CERTAIN] + block.sizes[NOISE]
-
-
-@kernel_part
-def has_candidates(block):
-    """Whether a block is planned; false behind the last one of a chunk."""
-    return block.sizes[CERTAIN] > 0
-
-
-@kernel_part
-def plan_block(sample, shared, workspace, block, noise_key):
-    """Fill `block` with the rows of the next block; it has no candidates when no centre is left."""
-    plan = shared.plan
-    if plan.block_size == 0:
-        first, n_centres, begin, end = _next_pair(workspace.words, workspace.cursor)
-    else:
-        first, n_centres, begin, end = _next_centres(plan, workspace.words, workspace.cursor)
-    n_certain = 0
-    n_noise = 0
-    if n_centres > 0:
-        workspace.cursor[BLOCKS_SO_FAR] += 1
-        _start_block(plan, workspace.words, block, n_centres, begin, end)
-        n_certain = _add_pairs(shared, workspace, block, first, n_centres, begin, end)
-        if plan.selection == DRAWN:
-            n_noise = _add_noise(sample, shared, workspace, block, n_certain, noise_key)
-    block.sizes[INPUTS] = end - begin
-    block.sizes[CERTAIN] = n_certain
-    block.sizes[NOISE] = n_noise
-
-
-@kernel_part
-def _next_centres(plan, words, cursor):
-    """The next centres, up to `block_size`, and the words that their windows cover, begin and end:
-    (first centre, number of centres, begin, end). Windows end with the sentence.
-    """
-    first = cursor[NEXT_CENTRE]
-    n_centres = max(min(plan.block_size, cursor[CENTRES_END] - first), 0)
-    cursor[NEXT_CENTRE] += n_centres
-    begin = first
-    end = first + n_centres
-    for y in range(first, first + n_centres):
-        begin = min(begin, max(y - words.reach[y], 0))
-        end = max(end, min(y + words.reach[y] + 1, cursor[WORDS_END]))
-    if plan.window == WHOLE_SENTENCE:
-        while words.sentence[begin] != words.sentence[first]:
-            begin += 1
-        while words.sentence[end - 1] != words.sentence[first + n_centres - 1]:
-            end -= 1
-    return first, n_centres, begin, end
-
-
-@kernel_part
-def _next_pair(words, cursor):
-    """`_next_centres` where each pair is a block: one centre, and one of its contexts as the only
-    input; no centre if none is left.
-    """
-    while cursor[NEXT_CENTRE] < cursor[CENTRES_END]:
-        y = cursor[NEXT_CENTRE]
-        x = max(cursor[NEXT_CONTEXT], y - words.reach[y], 0)
-        while x < min(y + words.reach[y] + 1, cursor[WORDS_END]):
-            if x != y and words.sentence[x] == words.sentence[y]:
-                cursor[NEXT_CONTEXT] = x + 1
-                return y, 1, x, x + 1
-            x += 1
-        cursor[NEXT_CENTRE] += 1
-        cursor[NEXT_CONTEXT] = 0
-    return cursor[NEXT_CENTRE], 0, int64(0), int64(0)
-
-
-@kernel_part
-def _start_block(plan, words, block, n_centres, begin, end):
-    """Write the inputs words[begin:end], which have no pairs yet, and the number of examples.
-
-    Clears all label columns that centres may use: a longer block before may have left labels there.
-    """
-    for j in range(end - begin):
-        block.inputs[j] = words.word[begin + j]
-        block.pairs_of_input[j] = 0
-    width = block.label.shape[1]
-    if plan.selection != PATH and plan.selection != ALL:
-        width = (max(plan.block_size, 1) + SIMD_WIDTH - 1) // SIMD_WIDTH * SIMD_WIDTH
-    n_examples = start_examples(plan.encoder, block, n_centres, end - begin)
-    for e in range(n_examples):
-        block.pairs_of_example[e] = 0
-        clear(block.label, e, width)
-        if plan.selection == PATH:
-            clear(block.bit_zero_count, e, width)
-    _clear_spans(block.spans)
-    _clear_spans(block.candidate_spans)
-    block.sizes[EXAMPLES] = n_examples
-
-
-@kernel_part
-def _add_pairs(shared, workspace, block, first, n_centres, begin, end):
-    """Write the pairs of the centres words[first:first + n_centres] with their contexts among the
-    inputs words[begin:end]; return the number of certain candidates.
-    """
-    plan = shared.plan
-    words = workspace.words
-    n_pairs = 0
-    n_certain = plan.n_outputs if plan.selection == ALL else 0
-    for y in range(first, first + n_centres):
-        n_examples = write_examples(plan.encoder, block, words, y, y - first, begin, end)
-        if plan.selection == PATH:
-            n_certain = _add_path(
-                shared.sampler_data, workspace, block, int64(words.word[y]), n_examples, n_certain
-            )
-        else:
-            n_certain = _add_centre(plan, block, words.word[y], n_examples, n_certain)
-        for i in range(n_examples):
-            block.pairs_of_example[block.centre_examples[i]] += 1
-        n_pairs += n_examples
-    block.sizes[PAIRS] = n_pairs
-    # The noise, from column n_certain on, is of every example. So a tile of candidates that has
-    # some, beside centres or not, has all examples: from REST, which is 0, on.
-    block.spans[:, REST] = n_certain
-    block.candidate_spans[n_certain // TILE :] = 0
-    return n_certain
-
-
-@kernel_part
-def _clear_spans(spans):
-    """Set all spans to empty."""
-    spans[:, FIRST] = NOWHERE
-    spans[:, END] = 0
-    spans[:, REST] = NOWHERE
-
-
-@kernel_part
-def _widen_spans(block, n_centre_examples, k):
-    """Add candidate k to the spans of the examples of the current centre, and these to its span."""
-    if n_centre_examples == 0 or block.spans.shape[0] == 0:
-        return
-    first = block.centre_examples[0]
-    last = block.centre_examples[n_centre_examples - 1]
-    for tile in range(first // TILE, last // TILE + 1):
-        block.spans[tile, FIRST] = min(block.spans[tile, FIRST], k)
-        block.spans[tile, END] = max(block.spans[tile, END], k + 1)
-    span = block.candidate_spans[k // TILE]
-    span[FIRST] = min(span[FIRST], first)
-    span[END] = max(span[END], last + 1)
-
-
-@kernel_part
-def _add_centre(plan, block, word, n_centre_examples, n):
-    """Add the pairs of a centre and its examples to its row; return the number of candidates so
-    far.
-    """
-    # Where all rows are candidates, the place of a word is its number, and the search ends there.
-    k = _index_of(word, block.candidates, int64(word) if plan.selection == ALL else 0, n)
-    if k == n:
-        block.candidates[k] = word
-        n += 1
-    _widen_spans(block, n_centre_examples, k)
-    for i in range(n_centre_examples):
-        block.label[block.centre_examples[i], k] += 1
-    return n
-
-
-@kernel_part
-def _add_path(paths, workspace, block, word, n_centre_examples, n):
-    """Add the pairs of a centre and its examples to each node on the path to the centre; return the
-    number of nodes so far.
-
-    A node whose entry of the filter is unused in this block is new, and added without a search.
-    """
-    seen = workspace.seen
-    this_block = workspace.cursor[BLOCKS_SO_FAR]
-    for at in range(paths.offsets[word], paths.offsets[word + 1]):
-        node = paths.rows[at]
-        bit = paths.values[at]
-        entry = node % FILTER_SIZE
-        k = _index_of(node, block.candidates, 0 if seen[entry] == this_block else n, n)
-        if k == n:
-            seen[entry] = this_block
-            block.candidates[k] = node
-            n += 1
-        _widen_spans(block, n_centre_examples, k)
-        for i in range(n_centre_examples):
-            block.label[block.centre_examples[i], k] += bit
-            block.bit_zero_count[block.centre_examples[i], k] += 1 - bit
-    return n
-
-
-@kernel_part
-def _add_noise(sample, shared, workspace, block, n_certain, noise_key):
-    """Draw the noise of a block, behind its certain candidates; return the number of distinct noise
-    rows.
-    """
-    plan = shared.plan
-    cursor = workspace.cursor
-    seen = workspace.seen
-    this_block = cursor[BLOCKS_SO_FAR]
-    clear(block.drawn, 0, block.drawn.shape[1])
-    # Draws are searched among the candidates from here on. With FORM_MERGED that includes centres,
-    # and a draw of a centre does not count.
-    search_from = n_certain
-    if plan.form == FORM_MERGED:
-        search_from = 0
-        for k in range(n_certain):
-            seen[block.candidates[k] % FILTER_SIZE] = this_block
-    n_drawn = sample(
-        shared.sampler_data,
-        NO_INPUT,
-        noise_key,
-        np.uint64(cursor[DRAWS_SO_FAR]),
-        plan.n_draws,
-        NONE_EXCLUDED,
-        workspace.sampling,
-    )
-    cursor[DRAWS_SO_FAR] += n_drawn
-    n = n_certain
-    for d in range(n_drawn):
-        row = int64(workspace.sampling.rows[d])
-        entry = row % FILTER_SIZE
-        k = _index_of(row, block.candidates, search_from if seen[entry] == this_block else n, n)
-        if k == n:
-            seen[entry] = this_block
-            block.candidates[k] = row
-            block.drawn[0, k] = 1
-            n += 1
-        elif k >= n_certain:
-            block.drawn[0, k] += ONE
-    return n - n_certain
-
-
-@kernel_part
-def _index_of(row, rows, first, last):
-    """The index of a row in rows[first:last]; `last` if it is not there."""
-    k = first
-    while k < last and rows[k] != row:
-        k += 1
-    return k

@@ -22,20 +22,23 @@ from typing import NamedTuple
 import numpy as np
 from numpy import float32, int64, ndarray, uint64
 
-from embedx.engine.blocks import (
-    ALL,
+from embedx.engine.block_planning import (
     BLOCKS_SO_FAR,
     CENTRES_END,
-    CERTAIN,
     DRAWS_SO_FAR,
-    EXAMPLES,
-    FILTER_SIZE,
-    INPUTS,
+    N_SEEN,
     NEXT_CENTRE,
     NEXT_CONTEXT,
+    WORDS_END,
+    plan_block,
+)
+from embedx.engine.blocks import (
+    ALL,
+    CERTAIN,
+    EXAMPLES,
+    INPUTS,
     PAIRS,
     SCORE_PADDING,
-    WORDS_END,
     Block,
     BlockPlan,
     has_candidates,
@@ -44,7 +47,6 @@ from embedx.engine.blocks import (
     max_inputs,
     n_candidates_of,
     new_block,
-    plan_block,
 )
 from embedx.engine.encoders import SKIPGRAM, backward, fetch
 from embedx.engine.score_gains import measure_block
@@ -157,7 +159,7 @@ class SkipGramWorkspace(NamedTuple):
     block: Block
     next_block: Block
     sampling: SampleWorkspace
-    # int64 (FILTER_SIZE,): by row modulo FILTER_SIZE, the last block that had such a row; a cheap
+    # int64 (N_SEEN,): by row modulo N_SEEN, the last block that had such a row; a cheap
     # test whether a row is new in a block
     seen: ndarray
 
@@ -224,7 +226,7 @@ def new_workspace(
         block=new_block(plan, longest_path),
         next_block=new_block(plan, longest_path),
         sampling=new_sample_workspace(plan.n_draws, 0),
-        seen=np.full(FILTER_SIZE, -1, int64),
+        seen=np.full(N_SEEN, -1, int64),
         x=x,
         x_gradient=x_gradient,
         h=x if is_skipgram else aligned_zeros(n_examples, columns),

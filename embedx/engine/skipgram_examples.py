@@ -14,9 +14,7 @@ from embedx.engine.blocks import (
     FORM_MERGED,
     FORM_PER_PAIR,
     FORM_SUMMED,
-    NO_INPUT,
     NOISE,
-    NONE_EXCLUDED,
     PATH,
     RETRIEVED,
     n_candidates_of,
@@ -38,6 +36,7 @@ from embedx.kernels import (
     zeros,
 )
 from embedx.kernels.random import open_uniform
+from embedx.samplers.contract import NO_INPUT, NONE_EXCLUDED
 
 
 @kernel_part

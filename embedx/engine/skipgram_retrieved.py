@@ -18,15 +18,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy import int32, int64, ndarray
 
-from embedx.engine.blocks import (
-    CERTAIN,
-    DRAWS_SO_FAR,
-    INPUTS,
-    NO_INPUT,
-    NOISE,
-    NONE_EXCLUDED,
-    round_up_to_padding,
-)
+from embedx.engine.block_planning import DRAWS_SO_FAR
+from embedx.engine.blocks import CERTAIN, INPUTS, NOISE, round_up_to_padding
 from embedx.engine.subwords import fetch_word
 from embedx.kernels import (
     ONE,
@@ -40,6 +33,7 @@ from embedx.kernels import (
     kernel_part,
     prefetch,
 )
+from embedx.samplers.contract import NO_INPUT, NONE_EXCLUDED
 from embedx.search.query import QueryWorkspace, Searcher, find_candidates, new_query_workspace
 from embedx.search.spec import SearchSpec
 

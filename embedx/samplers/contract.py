@@ -51,7 +51,11 @@ from embedx.runtime.progress import SILENT, Progress
 from embedx.settings import Settings
 
 Candidates = Literal["drawn", "all", "path", "retrieved"]
+# Entries of `SampleWorkspace.seen`.
 FILTER_SIZE = 512
+# Arguments of `sample`: draws depend on no input, and exclude no row.
+NO_INPUT = -1
+NONE_EXCLUDED = 0
 
 
 class Paths(NamedTuple):
