@@ -36,6 +36,7 @@ from embedx.labeled.data import (
     with_unknown_last,
 )
 from embedx.labeled.digits import GENERATED, digits
+from embedx.labeled.documents import Document, documents_in, read_documents
 from embedx.labeled.files import (
     UTF8_MARK,
     LabelledFile,
@@ -222,9 +223,13 @@ def _read(
     names, split = split_of(names, takes_test_part, progress)
     if options.labels_file is None:
         options = replace(options, labels_file=labels_of_recipe(names))
+    documents = documents_in(names)
     files = LabelledFiles(sources_of(names), progress)
     with _shortage_reported(files.name):
-        data = _read_files(files, options)
+        if documents is None:
+            data = _read_files(files, options)
+        else:
+            data = _read_documents(documents, files, " ".join(names), options)
         data = _with_labels_of_file(data, files.name, options, progress)
         return data if split is None else data.rows(split_rows(split, len(data)))
 
@@ -378,7 +383,22 @@ def _read_files(
     files: LabelledFiles, options: ReadOptions, format: Format | None = None
 ) -> Labeled:
     """The rows of files of one format, with the features of the training data."""
-    rows = _read_file_rows(files, options, format)
+    return _as_trained_on(_read_file_rows(files, options, format), files, options)
+
+
+def _read_documents(
+    documents: Sequence[Document], files: LabelledFiles, name: str, options: ReadOptions
+) -> Labeled:
+    """The rows of documents, with the features of the training data."""
+    if options.schema:
+        options.schema.check_kind_of_features(name, "words")
+    _check_no_table_settings(name, options.table)
+    rows = read_documents(documents, name, options, files.progress)
+    return _as_trained_on(rows, files, options)
+
+
+def _as_trained_on(rows: FileRows, files: LabelledFiles, options: ReadOptions) -> Labeled:
+    """The rows with the features and labels of the training data."""
     training_schema = options.schema
     labels, n_labels, names = _labels_of(rows, training_schema, files.name)
     if training_schema is None:

@@ -11,6 +11,7 @@ from embedx.labeled.files import LabelledFile
 from embedx.labeled.formats.arrays import check_not_called_idx
 from embedx.labeled.formats.contract import Format
 from embedx.labeled.options import ReadOptions
+from embedx.text.labelled_starts import begins_labelled
 
 # Each as file.NAME of this folder. A file is of the first format that recognises it, of which the
 # binary ones are tried before those of text.
@@ -52,6 +53,16 @@ def format_of(file: LabelledFile, options: ReadOptions) -> Format:
             f" {_enumerated(_example_names())}, or ",
             Setting("text_column"),
         ),
+    )
+
+
+def is_data(file: LabelledFile) -> bool:
+    """Whether a file holds rows with labels, a table or an array, and is no plain text."""
+    options = ReadOptions()
+    if any(format.recognises(file, options) for format in BINARY_FORMATS):
+        return True
+    return begins_labelled(file.lines.head) or any(
+        format.recognises(file, options) for format in TEXT_FORMATS if not format.passes_for_text
     )
 
 
