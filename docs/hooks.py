@@ -232,13 +232,13 @@ def commands() -> str:
 def labelled_formats() -> str:
     """The formats of labelled data, what their files hold, and the suffixes of tables."""
     from embedx.labeled.formats import FORMATS
-    from embedx.text.sources import FORMATS as READERS
+    from embedx.text.sources import READER_OF_SUFFIX
 
     table = markdown(
         ("format", "looks like"),
         [(format.name, format.looks_like) for format in FORMATS.values()],
     )
-    suffixes = [f"`{suffix}`" for suffix, reader in READERS.items() if reader != "text"]
+    suffixes = [f"`{suffix}`" for suffix, reader in READER_OF_SUFFIX.items() if reader != "text"]
     return f"{table}\n\nSuffixes of tables: {', '.join(suffixes)}, also before `.gz` and the like."
 
 

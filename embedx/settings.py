@@ -104,6 +104,7 @@ def declared() -> "list[type[Settings]]":
     """All classes of settings."""
     groups: list[type[Settings]] = [Settings]
     for group in groups:
+        # The loop then comes to these subclasses, and to theirs.
         groups += group.__subclasses__()
     return groups
 

@@ -174,11 +174,11 @@ def stop_after(monkeypatch):
     from embedx.runtime.progress import Silent
     from embedx.training import trainer
 
-    original = trainer._Training._take_step
+    original = trainer._Training._take_chunk
 
     def taking_at_most(n):
         def take(self):
-            if self.next_step >= n and not self.is_stopped:
+            if self.next_chunk >= n and not self.is_stopped:
                 os.kill(os.getpid(), signal.SIGINT)
                 while not self.is_stopped:
                     time.sleep(0.001)
@@ -190,7 +190,7 @@ def stop_after(monkeypatch):
         # seconds until a signal that another thread caught is noticed
         monkeypatch.setattr(Silent, "interval", 0.05)
         take = original if n is None else taking_at_most(n)
-        monkeypatch.setattr(trainer._Training, "_take_step", take)
+        monkeypatch.setattr(trainer._Training, "_take_chunk", take)
 
     return stop
 

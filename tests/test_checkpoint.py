@@ -292,7 +292,7 @@ def test_checkpoints_are_written_while_training_continues(tmp_path, threads, tel
 
         def take(self, state, wait=False):
             values = state.snapshot()
-            progress_and_steps.append((int(values["done"].sum()), values["trainer.next_step"]))
+            progress_and_steps.append((int(values["done"].sum()), values["trainer.next_chunk"]))
             super().take(state, wait)
 
     strategy = Counting(threads, is_wanted)

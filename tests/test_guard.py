@@ -309,7 +309,7 @@ def test_without_memory_for_a_copy_a_run_is_rolled_back_to_its_last_checkpoint(
     take = checkpoints.take
 
     def noted(state):
-        taken.append(state.snapshot()["trainer.next_step"])
+        taken.append(state.snapshot()["trainer.next_chunk"])
         take(state, wait=True)
 
     monkeypatch.setattr(checkpoints, "is_due", lambda: len(strategy.rates) >= 5 and not taken)
@@ -322,16 +322,18 @@ def test_without_memory_for_a_copy_a_run_is_rolled_back_to_its_last_checkpoint(
     checkpoints.remove()
 
 
-@pytest.mark.parametrize(("good_step", "restored"), [(9, 5), (10, 10), (4, 10)])
-def test_a_rollback_uses_the_last_checkpoint_before_the_divergence(tmp_path, good_step, restored):
+@pytest.mark.parametrize(("chunks_at_good_state", "restored"), [(9, 5), (10, 10), (4, 10)])
+def test_a_rollback_uses_the_last_checkpoint_before_the_divergence(
+    tmp_path, chunks_at_good_state, restored
+):
     """Or the last one where all are later."""
-    state, kept = state_of({"trainer.next_step": 0})
+    state, kept = state_of({"trainer.next_chunk": 0})
     checkpoints = checkpoints_of(tmp_path / "out", Notes())
-    assert not checkpoints.roll_back(state, good_step)
+    assert not checkpoints.roll_back(state, chunks_at_good_state)
     for step in 5, 10:
-        kept["trainer.next_step"] = step
+        kept["trainer.next_chunk"] = step
         checkpoints.take(state)
-    kept |= {"trainer.next_step": 12}
-    assert checkpoints.roll_back(state, good_step)
-    assert kept == {"trainer.next_step": restored}
+    kept |= {"trainer.next_chunk": 12}
+    assert checkpoints.roll_back(state, chunks_at_good_state)
+    assert kept == {"trainer.next_chunk": restored}
     checkpoints.remove()

@@ -43,7 +43,7 @@ def test_a_rolled_back_run_resumes_from_a_snapshot_exactly(run, name, stop_after
     whole, there = run(name, **options)
     assert there.lowered_rates
     assert there.epochs == 20
-    stop_after(there.state.values["trainer.next_step"].read() - 2)
+    stop_after(there.state.values["trainer.next_chunk"].read() - 2)
     _, workdir = run(name, **options)
     assert workdir.lowered_rates == there.lowered_rates
     snapshot = workdir.state.snapshot()

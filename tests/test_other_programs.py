@@ -71,14 +71,14 @@ def test_every_name_leads_to_an_option_of_train_or_classify():
             for parameter in get_command(application([name])).commands[name].params
             for flag in parameter.opts
         }
-    assert {ours for names in aliases.NAMES.values() for ours in names} <= options
+    assert {ours for names in aliases.OUR_NAMES.values() for ours in names} <= options
 
 
 def test_the_page_for_those_who_come_from_other_programs_has_every_name():
     page = (Path(__file__).parent.parent / "docs" / "coming-from.md").read_text("utf-8")
     table = page.split("## Compatible commands and option names")[1].split("\n#")[0]
     documented = {aliases.with_dashes(name) for name in re.findall(r"`-*(\w[\w-]*)", table)}
-    assert aliases.NAMES.keys() <= documented
+    assert aliases.OUR_NAMES.keys() <= documented
 
 
 CBOW = {  # word2vec.c's defaults

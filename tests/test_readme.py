@@ -21,7 +21,7 @@ from embedx.optimizers import OPTIMIZERS
 from embedx.optimizers.contract import WORDS
 from embedx.skipgram.configuration import configure
 from embedx.skipgram.defaults import TEXT, default_rate
-from embedx.text.sources import FORMATS as READERS
+from embedx.text.sources import READER_OF_SUFFIX
 from embedx.vectors import formats
 from eval.page import filled
 from tests.support import forked
@@ -139,7 +139,7 @@ def test_the_readme_names_every_labelled_format():
 
 
 def test_the_page_about_words_names_every_suffix_of_a_table():
-    for suffix in READERS:
+    for suffix in READER_OF_SUFFIX:
         assert f"`{suffix}`" in WORDS_PAGE, suffix
 
 

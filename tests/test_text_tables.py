@@ -192,7 +192,7 @@ def test_the_dialect_of_a_table_is_chosen_by_its_first_lines(monkeypatch):
     assert rows_of(text.replace('"', "")) != rows
     # behind the first lines rows may differ in length, which is an error
     (*_, bad) = rows_of("text,label\na,b\nc\n")
-    assert isinstance(bad, tables.Bad)
+    assert isinstance(bad, tables.BadRecord)
 
 
 def test_with_a_column_by_number_the_first_row_is_data(sentences):

@@ -37,7 +37,7 @@ def test_word_vectors_resume_from_a_snapshot(name, stop_after):
 
 @pytest.mark.parametrize("name", REPRESENTATIVES)
 def test_classifiers_resume_from_a_snapshot(name, stop_after):
-    chunks = label_run(name, epochs=1)[1].state.values["trainer.next_step"].read()
+    chunks = label_run(name, epochs=1)[1].state.values["trainer.next_chunk"].read()
     assert_resumes(label_run, name, stop_after, 2 * chunks + (1 if chunks > 1 else 0))
 
 
@@ -58,7 +58,7 @@ def test_the_best_validation_epoch_is_part_of_the_state(stop_after):
     history = uninterrupted.state.values["history.epochs"].read()
     assert 2 < len(history) < 30, "should have ended early"
     # in the second pass
-    stop_after(uninterrupted.state.values["trainer.next_step"].read() // len(history) + 1)
+    stop_after(uninterrupted.state.values["trainer.next_chunk"].read() // len(history) + 1)
     _, stopped = label_run("softmax", **STOPS_EARLY)
     snapshot = stopped.state.snapshot()
     assert len(snapshot["history.epochs"]) == 1

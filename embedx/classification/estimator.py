@@ -226,7 +226,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return self._train(data, objective, given, overrides, None)
         # The schema of the first training is kept.
         classifier = self.classifier_
-        data = dataclasses.replace(data, source_schema=classifier.schema)
+        data = data.with_schema(classifier.schema)
         overrides["score"] = EUCLIDEAN if classifier.by_distance else INNER_PRODUCT
         overrides["scaling"] = classifier.settings["scaling"]
         if classifier.has_sparse_weights:
@@ -418,7 +418,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         features = estimator_inputs.for_training(X, has_hidden=bool(self.hidden))
         data = Labeled(features, labels, n_labels, schema, weights)
         schema = dataclasses.replace(schema, has_empty_first_column=data.has_empty_first_column)
-        return dataclasses.replace(data, source_schema=schema)
+        return data.with_schema(schema)
 
     @property
     def _feature_names(self) -> list[str] | None:

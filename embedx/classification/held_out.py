@@ -180,9 +180,7 @@ def _add_neighbours(
     precision of held-out rows. With enough held-out rows, these also choose the blend.
     """
     n_or_auto = settings.neighbours
-    threads = settings.threads
     assert n_or_auto is not None
-    assert threads is not None
     is_auto = n_or_auto == AUTO
     has_rows = len(labels) >= calibration.MIN_ROWS
     if is_auto and not has_rows:
@@ -191,27 +189,37 @@ def _add_neighbours(
     classifier.arrays |= index
     _set_blend(classifier, Blend(1 if is_auto else int(n_or_auto)))
     classifier.neighbours_changed()
-    measured = ""
-    if has_rows:
-        best = _best_labels(classifier, features, threads)
-        chosen = neighbours.chosen(
-            classifier.neighbours,
-            *best,
-            classifier.prepared(features),
-            labels,
-            n_or_auto,
-            threads,
-        )
-        measured = (
-            f": mean of P@1, P@3 and P@5 of held-out rows {chosen.precision:.3f} without,"
-            f" {chosen.gain:+.4f} ± {chosen.standard_error:.4f} with them"
-        )
-        if is_auto and chosen.gain <= neighbours.MIN_GAIN * chosen.standard_error:
-            _remove_neighbours(classifier)
-            progress.note(f"no neighbours, whose gain is too small{measured}")
-            return
-        _calibrate_blend(classifier, chosen, best, labels, threads)
+    if not has_rows:
+        _note_blend(classifier, index, "", progress)
+        return
 
+    threads = settings.threads
+    assert threads is not None
+    best = _best_labels(classifier, features, threads)
+    chosen = neighbours.chosen(
+        classifier.neighbours,
+        *best,
+        classifier.prepared(features),
+        labels,
+        n_or_auto,
+        threads,
+    )
+    measured = (
+        f": mean of P@1, P@3 and P@5 of held-out rows {chosen.precision:.3f} without,"
+        f" {chosen.gain:+.4f} ± {chosen.standard_error:.4f} with them"
+    )
+    if is_auto and chosen.gain <= neighbours.MIN_GAIN * chosen.standard_error:
+        _remove_neighbours(classifier)
+        progress.note(f"no neighbours, whose gain is too small{measured}")
+        return
+    _calibrate_blend(classifier, chosen, best, labels, threads)
+    _note_blend(classifier, index, measured, progress)
+
+
+def _note_blend(
+    classifier: Classifier, index: dict[str, np.ndarray], measured: str, progress: Progress
+) -> None:
+    """Say how scores are blended, what that was measured to gain, and the size of the index."""
     blend = Blend(*classifier.arrays["neighbour_blend"])
     size = amount(sum(array.nbytes for array in index.values()))
     n_rows = len(index["neighbour_offsets"]) - 1

@@ -29,9 +29,8 @@ def weighted_counts(labels: Labels, weights: ndarray, counts: ndarray) -> ndarra
 def initial_biases(
     objective: Objective, bias: str, counts: ndarray, n: int, noise: ndarray
 ) -> ndarray:
-    """The biases that training starts from, float32 (n_outputs,).
-
-    They are zero, or the scores by which the objective predicts how often each label occurs.
+    """The biases that training starts from, float32 (n_outputs,): zero or, with `bias` "frequency",
+    the scores by which the objective predicts how often each label occurs.
 
     counts  how often each label occurs in n examples
     """
@@ -63,8 +62,7 @@ def initial_state(
     if settings.score == EUCLIDEAN:
         # Distances have twice the input as gradient.
         squared_length *= 4
-    n_summed = n if settings.gradient_scale == "sum" else 1
-    coefficient = settings.initial_gradient * n_summed / batch_size
+    coefficient = _in_minibatch(settings.initial_gradient, settings, n, batch_size)
     if optimizer.keeps != PER_ROW:
         squared_length /= width
     return float(min(coefficient**2 * squared_length, MAX_STATE))
@@ -84,12 +82,22 @@ def initial_hidden_state(
         return 0.0
     squares, n_values = sums_of_inputs(examples)
     n = len(examples.label_offsets) - 1
-    squared_hidden = squares / n / 3
+    # As in `initial_state`: the rows are uniform within ±1/√hidden.
+    squared_length = squares / n / 3
     if optimizer.keeps != PER_ROW:
-        squared_hidden /= settings.hidden
+        squared_length /= settings.hidden
+    coefficient = _in_minibatch(2 * MIN_HIDDEN_GRADIENT, settings, n, batch_size)
+    # Times the mean square of a feature that is not 0, by which a row's gradient is multiplied.
+    state = coefficient**2 * squared_length * squares / max(n_values, 1.0)
+    return float(min(state, MAX_STATE))
+
+
+def _in_minibatch(gradient: float, settings: ClassifySettings, n: int, batch_size: int) -> float:
+    """The coefficient of one example in a minibatch, whose gradient is a mean over its examples, or
+    n times that.
+    """
     n_summed = n if settings.gradient_scale == "sum" else 1
-    coefficient = 2 * MIN_HIDDEN_GRADIENT * n_summed / batch_size
-    return float(min(coefficient**2 * squared_hidden * squares / max(n_values, 1.0), MAX_STATE))
+    return gradient * n_summed / batch_size
 
 
 def sums_of_inputs(examples: Examples) -> tuple[float, float]:

@@ -54,40 +54,28 @@ class LabelwiseTrainer:
         wrap: Wrap | None,
     ) -> Outcome:
         """Train the classifier of the history, by the strategy or its wrapped form."""
-        strategy = self.strategy
-        training: Strategy = wrap(strategy) if wrap else strategy
-        if checkpoints is not None:
-            identify(checkpoints, history.classifier, strategy.examples, training)
-        n_levels = len(strategy.level_plans)
-
         progress = history.progress
+        training: Strategy = wrap(self.strategy) if wrap else self.strategy
+        if checkpoints is not None:
+            identify(checkpoints, history.classifier, self.strategy.examples, training)
         seconds_between_levels = 0.0
 
         def after_level(level: int, tally: Tally, seconds_passed: float) -> bool:
             nonlocal seconds_between_levels
             began = time.monotonic()
             with progress.stage("between levels"):
-                strategy.finish_level(level)
-                if level + 1 < n_levels:
-                    strategy.prepare(level + 1)
+                self._finish_level(level)
             seconds_between_levels += time.monotonic() - began
             return False
 
-        unit = "labels"
-        if n_levels > len(strategy.tree_plans):
-            unit = "nodes"
-        schedule = Schedule(
-            float(strategy.settings.learning_rate or 0),
-            training.n_chunks,
-            strategy.n_nodes / n_levels,
-            n_levels,
-            shape="constant",
-            unit=unit,
-            has_epochs=unit == "labels",
-        )
-        strategy.prepare(0)
+        self.strategy.prepare(0)
         outcome = trainer.train(
-            training, schedule, progress, after_level, checkpoints=checkpoints, plan=plan
+            training,
+            self._schedule(training.n_chunks),
+            progress,
+            after_level,
+            checkpoints=checkpoints,
+            plan=plan,
         )
         outcome.seconds += seconds_between_levels
         if outcome.interrupted_by is not None:
@@ -95,6 +83,27 @@ class LabelwiseTrainer:
         self._summarise(outcome)
         to_the_end(lambda: self._hand_over(history, outcome))
         return outcome
+
+    def _schedule(self, n_chunks: int) -> Schedule:
+        """A schedule whose epochs are levels, of so many chunks each."""
+        strategy = self.strategy
+        n_levels = len(strategy.level_plans)
+        has_inner_nodes = n_levels > len(strategy.tree_plans)
+        return Schedule(
+            float(strategy.settings.learning_rate or 0),
+            n_chunks,
+            strategy.n_nodes / n_levels,
+            n_levels,
+            shape="constant",
+            unit="nodes" if has_inner_nodes else "labels",
+            has_epochs=not has_inner_nodes,
+        )
+
+    def _finish_level(self, level: int) -> None:
+        """Finish a level, and prepare the next one, if any."""
+        self.strategy.finish_level(level)
+        if level + 1 < len(self.strategy.level_plans):
+            self.strategy.prepare(level + 1)
 
     def _give_up(self, interrupted_by: BaseException, progress: Progress) -> None:
         """Keep the labels trained so far. Raises the interruption if there are none, or if only a

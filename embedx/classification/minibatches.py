@@ -267,12 +267,12 @@ class MinibatchTraining(Strategy):
         self.set_bias(self.biases_by("frequency"))
         return self.sampled_loss()
 
-    def phase(self, step: int) -> int:
+    def phase(self, number: int) -> int:
         """1 from the second visit of examples on, if the objective keeps a state per example.
 
         At the first visit the state is optimal for the example, so losses are lower than later.
         """
-        return int(self.objective.state_width > 0 and step >= self.n_chunks)
+        return int(self.objective.state_width > 0 and number >= self.n_chunks)
 
     def apply_decay(self) -> None:
         """Apply pending weight decay to all rows."""

@@ -67,8 +67,8 @@ Model = TypeVar("Model", bound="Classifier")
 
 TASK = "classification"
 MIN_TEMPERATURE = 1e-6
-# Fields of the schema in model.json; those that an earlier version did not write have defaults.
-RECORDED = (
+# Fields of `DataSchema` in model.json; those that an earlier version did not write have defaults.
+SCHEMA_FIELDS = (
     "by_name",
     "first_feature",
     "has_empty_first_column",
@@ -161,7 +161,7 @@ def save(model: "Classifier", path: str | Path, overwrite: bool = False) -> Path
     names: dict[str, Any] = {"labels": (label_names, model.counts)}
     arrays = model.arrays
     schema = model.schema
-    reader = {name: getattr(schema, name) for name in RECORDED}
+    reader = {name: getattr(schema, name) for name in SCHEMA_FIELDS}
     reader["named"] = schema.names is not None
     if schema.text is not None:
         names["features"] = (schema.text.vocabulary, None)
@@ -215,7 +215,7 @@ def _data_schema(stored: folder.Folder, labels: list[str]) -> DataSchema:
     if "features" in stored.names:
         n_intervals = columns.n_intervals if columns else 0
         text = _text_schema(stored, n_features, n_intervals)
-    recorded = {name: reader[name] for name in RECORDED if name in reader}
+    recorded = {name: reader[name] for name in SCHEMA_FIELDS if name in reader}
     names = labels if reader["named"] else None
     return DataSchema(n_features, len(labels), names, text, columns=columns, **recorded)
 
@@ -225,14 +225,15 @@ def _columns(recorded: dict[str, Any] | None) -> Columns | None:
     if not recorded:
         return None
     checks.refuse(wrong_value(COLUMNS, recorded, "columns"), DESCRIPTION)
+    problem = "the columns of the training table are not described"
+    undescribed = DataError(DESCRIPTION, None, problem)
     try:
         columns = Columns(**recorded)
         numbers = [float(number) for scale in columns.scales for number in scale]
-    except (TypeError, ValueError, OverflowError):
-        numbers = [np.nan]
+    except (TypeError, ValueError, OverflowError) as error:
+        raise undescribed from error
     if not np.isfinite(numbers).all():
-        problem = "the columns of the training table are not described"
-        raise DataError(DESCRIPTION, None, problem)
+        raise undescribed
     return columns
 
 

@@ -181,8 +181,8 @@ class Retrieved(Sampled):
             retrieved.train_chunk, self.objective.coefficients, self.sampler, arguments, progress
         )
 
-    def phase(self, step: int) -> int:
-        epoch, chunk = divmod(step, self.n_chunks)
+    def phase(self, number: int) -> int:
+        epoch, chunk = divmod(number, self.n_chunks)
         return int(epoch * self.n + chunk * self.examples_per_chunk >= self.drawn_first)
 
     def train_examples(self, worker: Any, chunk: Chunk) -> tuple[float, int, float]:

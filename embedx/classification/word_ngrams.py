@@ -82,7 +82,7 @@ def without_ngrams(data: Labeled) -> Labeled:
         text, hashes=text.hashes[:0], settings={**text.settings, "word_ngrams": 1}
     )
     schema = dataclasses.replace(schema, text=text, n_features=features.shape[1])
-    return dataclasses.replace(data, features=features, source_schema=schema)
+    return dataclasses.replace(data, features=features).with_schema(schema)
 
 
 def _is_right(data: Labeled, n: int, objective: str | None, options: Options) -> ndarray:

@@ -7,7 +7,7 @@ from collections.abc import Container, Sequence
 
 # Theirs: ours; where there are two, the one that the command has. fastText's classifiers have a
 # hidden layer of -dim.
-NAMES = {
+OUR_NAMES = {
     # word2vec.c, gensim
     "size": ("dim", "hidden"),
     "vector-size": ("dim", "hidden"),
@@ -92,7 +92,7 @@ def with_dashes(name: str) -> str:
 def own_name(name: str, known: Container[str]) -> str:
     """The name here of an option; `known` has those of the command, without their dashes."""
     name = with_dashes(name)
-    return next((ours for ours in NAMES.get(name, ()) if ours in known), name)
+    return next((ours for ours in OUR_NAMES.get(name, ()) if ours in known), name)
 
 
 def long_names(words: Sequence[str], known: Container[str]) -> list[str]:

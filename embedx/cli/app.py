@@ -74,7 +74,7 @@ COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
 }
 
 # Groups of commands, with the text of their help.
-GROUPS = {
+COMMAND_GROUPS = {
     "corpus": "List, describe, fetch and check corpora; sessions from tables.",
     "cache": "List or delete corpora encoded by earlier runs.",
 }
@@ -229,7 +229,7 @@ def application(arguments: Sequence[str]) -> typer.Typer:
         " a flag."
     )
     app.callback()(_version_option)
-    groups = {name: _group(text) for name, text in GROUPS.items()}
+    groups = {name: _group(text) for name, text in COMMAND_GROUPS.items()}
     for section, path in _listed_commands(None if is_completing else named):
         command = COMMANDS[section][path]
         settings: setting_options.OptionsByName = {}

@@ -68,7 +68,7 @@ METAVARS = {
     "text": "corpus",
 }
 FLAGS = {"output": ("-o",), "quiet": ("-q",), "verbose": ("-v",), "top_k": ("-k",)}
-NAMES = {"as_json": "--json"}
+OPTION_NAMES = {"as_json": "--json"}
 
 
 def documented(command: Callable[..., None]) -> tuple[str, dict[str, str]]:
@@ -141,7 +141,10 @@ def as_option(parameter: inspect.Parameter, texts: Mapping[str, str]) -> inspect
         about.metavar = name.upper()
     else:
         about.metavar = f"<{METAVARS[name]}>" if name in METAVARS else None
-        about.param_decls = (NAMES.get(name, f"--{name.replace('_', '-')}"), *FLAGS.get(name, ()))
+        about.param_decls = (
+            OPTION_NAMES.get(name, f"--{name.replace('_', '-')}"),
+            *FLAGS.get(name, ()),
+        )
     return parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=Annotated[kind, about])
 
 

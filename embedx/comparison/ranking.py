@@ -13,7 +13,7 @@ from embedx.evaluation import statistics
 from embedx.evaluation.statistics import Score, Standing
 
 # Names of measures in sentences.
-NAMES = {
+MEASURE_NAMES = {
     "log_likelihood": "log-likelihood",
     "similarity": "word similarity",
     "analogies": "analogies",
@@ -330,16 +330,16 @@ def about_leaders(ranking: Ranking, ranked_lines: Sequence[Line], leaders: Seque
     first = ranked_lines[0].objective
     value = spoken(value_of(ranked_lines[0], by))
     if len(ranked_lines) == 1:
-        return f"Only {first} finished: {NAMES[by]} {value}."
+        return f"Only {first} finished: {MEASURE_NAMES[by]} {value}."
     if len(leaders) > 1:
         return (
-            f"{listed(leaders)} share the first rank in {NAMES[by]} ({first} has {value}): no"
-            f" difference to {first} is significant."
+            f"{listed(leaders)} share the first rank in {MEASURE_NAMES[by]} ({first} has {value}):"
+            f" no difference to {first} is significant."
         )
 
-    verb = f"has the highest {NAMES[by]}"
+    verb = f"has the highest {MEASURE_NAMES[by]}"
     if ranking.best(by) is not None:
-        verb = f"is best in {NAMES[by]}"
+        verb = f"is best in {MEASURE_NAMES[by]}"
     second = ranked_lines[1]
     behind = second.standings[by].behind
     lead = ""
@@ -393,19 +393,19 @@ def about_second_measure(ranking: Ranking) -> list[str]:
         if lowest != highest:
             scores = f"{highest} to {lowest}"
         return [
-            f"In {NAMES[measure]} {listed(leaders)} share the first rank ({scores}): no difference"
-            " between them is significant."
+            f"In {MEASURE_NAMES[measure]} {listed(leaders)} share the first rank ({scores}):"
+            " no difference between them is significant."
         ]
     if ranking.best(measure) is None:
-        return [f"In {NAMES[measure]} {leaders[0].objective} is the highest ({highest})."]
-    return [f"In {NAMES[measure]} {leaders[0].objective} is best ({highest})."]
+        return [f"In {MEASURE_NAMES[measure]} {leaders[0].objective} is the highest ({highest})."]
+    return [f"In {MEASURE_NAMES[measure]} {leaders[0].objective} is best ({highest})."]
 
 
 def about_differing_items(measure: str) -> str:
     """Why a measure is not compared."""
     return (
-        f"Scores in {NAMES[measure]} are of different items, and not compared: settings such as the"
-        " window or subsampling change which pairs are held out."
+        f"Scores in {MEASURE_NAMES[measure]} are of different items, and not compared: settings"
+        " such as the window or subsampling change which pairs are held out."
     )
 
 

@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from embedx.comparison.ranking import NAMES, Line, Ranking
+from embedx.comparison.ranking import MEASURE_NAMES, Line, Ranking
 from embedx.errors import Setting, Spelling, Text, in_python, joined, one_line, spelled
 from embedx.evaluation.statistics import LEVEL, Standing
 from embedx.pages import charts as drawing
@@ -24,7 +24,7 @@ NOTE = (
 
 def about(ranking: Ranking) -> str:
     """A sentence on the measure of the ranking, its errors and ranks."""
-    return f"Ranked by {NAMES[str(ranking.by)]}.{NOTE}"
+    return f"Ranked by {MEASURE_NAMES[str(ranking.by)]}.{NOTE}"
 
 
 def shown(value: float, error: float, sign: str = "") -> str:
@@ -46,7 +46,7 @@ def ranking_row(ranking: Ranking, line: Line) -> dict[str, str]:
     }
     for measure in ranking.measures:
         standing = line.standings.get(measure)
-        row[NAMES[measure]] = score_cell(standing)
+        row[MEASURE_NAMES[measure]] = score_cell(standing)
         if measure == by:
             row[f"minus {ranking.first.objective}"] = difference_cell(standing)
     return row
@@ -212,7 +212,7 @@ def page(
     measure = ""
     explanation = ""
     if ranking.by is not None:
-        measure = NAMES[ranking.by]
+        measure = MEASURE_NAMES[ranking.by]
         explanation = about(ranking)
     return render(
         "compare.html",
@@ -336,5 +336,5 @@ def curve_rows(ranking: Ranking) -> list[dict[str, Any]]:
 def axis_title(ranking: Ranking, measure: str) -> str:
     """The title of the axis of a chart of `intervals`."""
     if has_differences(ranking, measure):
-        return f"{NAMES[measure]} minus that of {ranking.first.objective}"
-    return NAMES[measure]
+        return f"{MEASURE_NAMES[measure]} minus that of {ranking.first.objective}"
+    return MEASURE_NAMES[measure]

@@ -108,8 +108,8 @@ class Distributed(Strategy):
     def loss(self) -> float | None:
         return self.inner.loss
 
-    def phase(self, step: int) -> int:
-        epoch, at = divmod(step, self.n_chunks)
+    def phase(self, number: int) -> int:
+        epoch, at = divmod(number, self.n_chunks)
         return self.inner.phase(epoch * self.inner.n_chunks + at * self.chunks_per_range)
 
     def sampled_loss(self) -> float | None:

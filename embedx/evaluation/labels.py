@@ -39,7 +39,7 @@ BLOCK_FLOATS = 1 << 18
 # Log-likelihood of an example, at least, in the code of augment & reduce (Ruiz et al. 2018).
 MIN_LOG_LIKELIHOOD = -26.0
 # Groups of test rows. A standard error from 50 groups is within a tenth of the true one as a rule.
-GROUPS = 50
+MAX_GROUPS = 50
 # The k best labels are found by insertion; by sorting if k is above the first of these numbers and
 # there are less than k times the second of labels.
 MAX_INSERTED = 100
@@ -180,7 +180,7 @@ def scores_by_groups(
     evaluate  measures of rows, as of a classifier
     """
     n = len(data)
-    groups = [evaluate(data.rows(np.arange(k, n, GROUPS))) for k in range(min(GROUPS, n))]
+    groups = [evaluate(data.rows(np.arange(k, n, MAX_GROUPS))) for k in range(min(MAX_GROUPS, n))]
     scores = {}
     for name in measures:
         sizes = [_n_scored_rows(group, name) for group in groups]

@@ -299,7 +299,7 @@ class Labeled:
     features       float32 (n_rows, n_features): ndarray or scipy.sparse.csr_matrix with sorted,
                    distinct columns. Those of text that is read like earlier rows have one column
                    more: how many words of a row are unknown
-    source_schema  that of the files that it was read from; None for arrays, see `schema`
+    source_schema  `schema`, if it does not follow from the features and labels
     weights        float (n_rows,): factors of the losses of the rows; None: all the same
     ids            object (n_rows,): what the rows are called, if a table says so
     """
@@ -324,13 +324,17 @@ class Labeled:
 
     @property
     def schema(self) -> DataSchema:
-        """The schema by which later data are read."""
+        """The schema by which later data are read; of arrays the numbers of features and labels."""
         return self.source_schema or DataSchema(self.n_features, self.n_labels)
 
     @property
     def has_empty_first_column(self) -> bool:
         """Whether no row has the first feature."""
         return self.is_sparse and self.n_features > 0 and not (self.features.indices == 0).any()
+
+    def with_schema(self, schema: DataSchema) -> "Labeled":
+        """The same rows with another schema."""
+        return replace(self, source_schema=schema)
 
     def hash(self) -> str:
         """A hash of the features and labels, in hexadecimal digits."""

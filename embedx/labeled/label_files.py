@@ -51,7 +51,7 @@ def with_names(data: Labeled, names: Sequence[str], file: str) -> Labeled:
         id_of = np.array([int(number) for number in numbers], np.int32)
         labels = Labels(labels.offsets, id_of[labels.ids])
     schema = replace(schema, n_labels=n_labels, names=list(names), by_name=False)
-    return replace(data, labels=labels, n_labels=n_labels, source_schema=schema)
+    return replace(data, labels=labels, n_labels=n_labels).with_schema(schema)
 
 
 def with_labels(data: Labeled, file: str, options: ReadOptions, progress: Progress) -> Labeled:
@@ -94,7 +94,8 @@ def with_labels(data: Labeled, file: str, options: ReadOptions, progress: Progre
         by_name = names is not None
         schema = replace(schema, n_labels=n_labels, by_name=by_name, label_separator=separator)
     schema = replace(schema, names=names or schema.names)
-    return replace(data, labels=labels.distinct(), n_labels=schema.n_labels, source_schema=schema)
+    data = replace(data, labels=labels.distinct(), n_labels=schema.n_labels)
+    return data.with_schema(schema)
 
 
 def _label_lines(lines: Lines, n_rows: int, separator: str | None) -> tuple[Labels, list[bytes]]:

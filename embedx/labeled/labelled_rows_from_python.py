@@ -51,7 +51,7 @@ def labelled_rows(
     _check_labels(data, schema, name)
     if names_new_labels:
         return data
-    return replace(data, source_schema=schema)
+    return data.with_schema(schema)
 
 
 def label_name(label: Any) -> str:

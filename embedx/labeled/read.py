@@ -265,7 +265,7 @@ def _shown(source: str | Sequence[str]) -> str:
 
 def _without_new_names(data: Labeled, schema: DataSchema) -> Labeled:
     """The same rows, whose schema names the labels of the training data alone."""
-    return replace(data, source_schema=replace(data.schema, names=schema.names))
+    return data.with_schema(replace(data.schema, names=schema.names))
 
 
 def _without_unknown_words(data: Labeled, schema: DataSchema) -> Labeled:
@@ -326,7 +326,7 @@ def _with_new_labels(data: Labeled, schema: DataSchema) -> Labeled:
     if names is not None:
         names = [*names, *map(str, range(len(names), n_labels))]
     new_schema = replace(data.schema, n_labels=n_labels, names=names)
-    return replace(data, n_labels=n_labels, source_schema=new_schema)
+    return replace(data, n_labels=n_labels).with_schema(new_schema)
 
 
 def _no_label(data: Labeled, source: str, remedy: Text) -> DataError:
@@ -460,7 +460,7 @@ def _training_data(
     data = Labeled(rows.features, labels, n_labels, schema, ids=rows.ids)
     if rows.first_feature is None:
         schema = replace(schema, has_empty_first_column=data.has_empty_first_column)
-    return replace(data, source_schema=schema)
+    return data.with_schema(schema)
 
 
 def _check_format(file: LabelledFile, format: Format, first: str, options: ReadOptions) -> None:

@@ -10,7 +10,7 @@ from scipy.spatial import KDTree
 
 from embedx.errors import Setting, SettingError
 
-NAMES = {"tsne": "t-SNE", "pca": "principal components"}
+METHOD_NAMES = {"tsne": "t-SNE", "pca": "principal components"}
 # scikit-learn's default; it has to be below the number of points.
 PERPLEXITY = 30.0
 # t-SNE's angle, by which distant points are grouped, and its steps. Of 2,000 words, 39.1 of 100

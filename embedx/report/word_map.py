@@ -109,7 +109,7 @@ def map_of(vectors: WordVectors, rows: np.ndarray, method: str | None, seed: int
     """The map of the words of some rows. Raises `EmbedxError` for a projection that is not
     installed.
 
-    method  of `projection.NAMES`; by default the best that is installed
+    method  of `projection.METHOD_NAMES`; by default the best that is installed
     """
     method = projection.chosen(method)
     words = [vectors.words[row] for row in rows]
@@ -120,7 +120,7 @@ def map_of(vectors: WordVectors, rows: np.ndarray, method: str | None, seed: int
     counts = None
     if vectors.counts is not None:
         counts = vectors.counts[rows]
-    by = projection.NAMES[method]
+    by = projection.METHOD_NAMES[method]
     return WordMap(words, rows + 1, counts, places, clusters, names, by, vectors.noun)
 
 

@@ -120,7 +120,7 @@ def neighbours_and_map(
     if not on_map:
         return {"neighbours": neighbours, "map": None}
 
-    progress.note(f"map of {len(on_map):,} {noun}s by {projection.NAMES[method]}")
+    progress.note(f"map of {len(on_map):,} {noun}s by {projection.METHOD_NAMES[method]}")
     word_map = map_of(vectors, map_rows, method, settings.seed)
     on_plane = map_data(vectors, word_map, near, settings.chosen_words)
     on_plane["titles"] = [names.get(word, shown_name(vectors, word)) for word in on_plane["words"]]

@@ -11,7 +11,7 @@ from embedx.runtime.disk import NO_LIMIT
 
 # The groups that this process belongs to, and the folder of all groups.
 MEMBERSHIP = Path("/proc/self/cgroup")
-GROUPS = Path("/sys/fs/cgroup")
+CONTROL_GROUPS = Path("/sys/fs/cgroup")
 # Files of a group with its limit and usage, and the number of inactive bytes in memory.stat.
 MEMORY_FILES = (
     ("memory.max", "memory.current", "inactive_file"),
@@ -19,7 +19,7 @@ MEMORY_FILES = (
 )
 
 
-def memory_left(membership: Path = MEMBERSHIP, groups: Path = GROUPS) -> int:
+def memory_left(membership: Path = MEMBERSHIP, groups: Path = CONTROL_GROUPS) -> int:
     """Bytes left of the memory limits. Inactive file pages count as free."""
     left = NO_LIMIT
     for folder in folders_of("memory", membership, groups):
@@ -42,7 +42,7 @@ def _usage(folder: Path, usage_name: str, inactive_name: str) -> int:
     return usage
 
 
-def processors(membership: Path = MEMBERSHIP, groups: Path = GROUPS) -> float:
+def processors(membership: Path = MEMBERSHIP, groups: Path = CONTROL_GROUPS) -> float:
     """The number of processors that the quotas allow; infinite without one."""
     quotas = [math.inf]
     for folder in folders_of("cpu", membership, groups):

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from embedx.skipgram.parameters import SkipGramParameters
 
-GROUPS = (
+SETTINGS_CLASSES = (
     SkipGramSettings,
     TextSettings,
     VocabularySettings,
@@ -42,7 +42,7 @@ GROUPS = (
     StartSettings,
     GraphSettings,
 )
-FIELDS = parameters.fields_of(*GROUPS, is_of_words=True)
+FIELDS = parameters.fields_of(*SETTINGS_CLASSES, is_of_words=True)
 # Defaults in the signature: None if it depends on the objective, the architecture or the data.
 PARAMETER_DEFAULTS = {
     name: None if name in parameters.objective_settings() | varying_defaults() else field.default

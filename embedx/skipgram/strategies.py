@@ -385,9 +385,9 @@ class RetrievedBlockTraining(BlockTraining):
         n_found = self.found_rows.rows.shape[1]
         progress.detail(f"each word keeps its {n_found} highest-scoring rows: {megabytes:.3g} MB")
 
-    def phase(self, step: int) -> int:
+    def phase(self, number: int) -> int:
         """1 if rows are retrieved; 0 during warm-up."""
-        return int(step >= self.index_settings.warm_up * self.n_chunks)
+        return int(number >= self.index_settings.warm_up * self.n_chunks)
 
     def train_chunk(self, worker: Any, epoch: int, number: int, lr: float) -> Tally:
         if self.phase(epoch * self.n_chunks + number) == 0:

@@ -39,7 +39,7 @@ PATTERNS = {
 # A carriage return without a line feed after it. At the end of a block the next byte is unknown,
 # because blocks end where words do.
 CARRIAGE_RETURN = re.compile(rb"\r(?!\n|\Z)")
-KINDS = (BAD_UTF8, *PATTERNS, GIANT_LINES)
+KINDS_OF_DAMAGE = (BAD_UTF8, *PATTERNS, GIANT_LINES)
 
 
 class Inspector:
@@ -57,8 +57,8 @@ class Inspector:
 
     def __init__(self, folder: Path) -> None:
         """`folder` is for the hashes of lines that exceed LINE_MEMORY."""
-        self.counts = dict.fromkeys(KINDS, 0)
-        self.places: dict[str, list[Record]] = {kind: [] for kind in KINDS}
+        self.counts = dict.fromkeys(KINDS_OF_DAMAGE, 0)
+        self.places: dict[str, list[Record]] = {kind: [] for kind in KINDS_OF_DAMAGE}
         self.characters = np.zeros(sys.maxunicode + 1, np.int64)
         self.line_hashes = Counter(folder, LINE_MEMORY)
         self.n_bytes = 0

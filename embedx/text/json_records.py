@@ -13,7 +13,7 @@ from typing import Any
 
 from embedx.errors import DataError
 from embedx.settings import Record
-from embedx.text.tables import MAX_RECORD_BYTES, Bad, lines_of, shown
+from embedx.text.tables import MAX_RECORD_BYTES, BadRecord, lines_of, shown
 
 # An array of objects, or an object whose first line is its brace alone.
 SPREAD_START = re.compile(rb"\s*+(?:\[\s*+(?:\{\s*+[\"}]|\Z)|\{[ \t\r]*+\n\s*+\")")
@@ -46,7 +46,7 @@ def begins_spread(head: bytes) -> bool:
     return bool(SPREAD_START.match(head.removeprefix(codecs.BOM_UTF8)))
 
 
-def json_records(blocks: Iterable[bytes], name: str) -> Iterator[tuple[int, Record | Bad]]:
+def json_records(blocks: Iterable[bytes], name: str) -> Iterator[tuple[int, Record | BadRecord]]:
     """The objects of JSON in either form, with the lines on which they begin."""
     blocks = iter(blocks)
     head = next(filter(None, blocks), b"")
@@ -56,7 +56,7 @@ def json_records(blocks: Iterable[bytes], name: str) -> Iterator[tuple[int, Reco
     return records_in_lines(lines_of(blocks, name))
 
 
-def records_in_lines(lines: Iterable[bytes]) -> Iterator[tuple[int, Record | Bad]]:
+def records_in_lines(lines: Iterable[bytes]) -> Iterator[tuple[int, Record | BadRecord]]:
     """The objects of JSON Lines, with line numbers."""
     for number, line in enumerate(lines, 1):
         text = line.decode("utf-8", "surrogateescape").removeprefix("\ufeff")
@@ -65,12 +65,12 @@ def records_in_lines(lines: Iterable[bytes]) -> Iterator[tuple[int, Record | Bad
         try:
             record = json.loads(text)
         except (ValueError, RecursionError) as error:
-            yield number, Bad(f"no JSON ({_reason(error)})", REMEDY)
+            yield number, BadRecord(f"no JSON ({_reason(error)})", REMEDY)
         else:
             yield number, _object(record)
 
 
-def spread_records(blocks: Iterable[bytes], name: str) -> Iterator[tuple[int, Record | Bad]]:
+def spread_records(blocks: Iterable[bytes], name: str) -> Iterator[tuple[int, Record | BadRecord]]:
     """The objects of an array or those that stand one after the other, with their lines.
 
     Raises `DataError` where the text is no JSON: it is unknown where the next object begins.
@@ -92,8 +92,8 @@ def spread_records(blocks: Iterable[bytes], name: str) -> Iterator[tuple[int, Re
             raise DataError(name, reader.line, "text after the end of the array", REMEDY)
 
 
-def _object(value: Any) -> Record | Bad:
-    return value if isinstance(value, dict) else Bad(f"{shown(value)}, not an object", REMEDY)
+def _object(value: Any) -> Record | BadRecord:
+    return value if isinstance(value, dict) else BadRecord(f"{shown(value)}, not an object", REMEDY)
 
 
 def _reason(error: Exception) -> str:
@@ -129,7 +129,7 @@ class _Reader:
         """Go on after the letter of `next_letter`."""
         self._go_to(self._place + 1)
 
-    def record(self) -> tuple[int, Record | Bad]:
+    def record(self) -> tuple[int, Record | BadRecord]:
         """The next value, with its line."""
         self.n_records += 1
         if not self.next_letter():

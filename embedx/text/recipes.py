@@ -34,7 +34,10 @@ from embedx.runtime.disk import amount
 from embedx.settings import Record
 
 # The purposes of recipes, and the readers of each.
-KINDS = {"text": ("text", "wikipedia"), "classes": ("xc", "libsvm", "fasttext", "idx", "npz")}
+READERS_OF_KIND = {
+    "text": ("text", "wikipedia"),
+    "classes": ("xc", "libsvm", "fasttext", "idx", "npz"),
+}
 # Fields that a part has instead of those of its recipe.
 PART_FIELDS = ("about", "files", "members", "labels", "label_names", "obtain")
 # Fields that a part does not inherit from its recipe.
@@ -440,9 +443,9 @@ def _load(file: Path, name: str, first_values: list[str]) -> Recipe:
             _check_download(fields)
         kind = content.get("kind", "")
         reader = content.get("reader", "")
-        if reader not in KINDS.get(kind, ()):
+        if reader not in READERS_OF_KIND.get(kind, ()):
             chosen = f"kind = {kind!r} and reader = {reader!r}"
-            raise ValueError(f"{chosen}; readers of each kind are {KINDS}")
+            raise ValueError(f"{chosen}; readers of each kind are {READERS_OF_KIND}")
     except (OSError, ValueError, TypeError, RecursionError) as error:
         problem = f"not a readable recipe ({error})"
         raise DataError(file, None, problem, "compare it with corpora/README.md") from error

@@ -24,7 +24,7 @@ from embedx.text.session_items import BLANK_IN_ITEM, item_as_word, item_in_line
 from embedx.text.sources import Source, find_sources
 from embedx.text.tables import (
     PARQUET_START,
-    Bad,
+    BadRecord,
     lines_of,
     shown,
     table_rows,
@@ -93,8 +93,8 @@ def _columns_and_records(
         return names, _records(table, names, progress)
     records = _records(table, None, progress)
     number, first = next(records, (1, {}))
-    if isinstance(first, Bad):
-        raise DataError(table, number, first.why, first.remedy)
+    if isinstance(first, BadRecord):
+        raise DataError(table, number, first.problem, first.remedy)
     if not first:
         raise DataError(table, None, "no rows", "check that it is the right file")
     guessed = guess_columns(first)
@@ -230,8 +230,8 @@ def _values(
 ) -> Iterator[tuple[int, list[str]]]:
     """Yield the values of the columns, with their line or row."""
     for number, record in records:
-        if isinstance(record, Bad):
-            raise DataError(table, number, record.why, record.remedy)
+        if isinstance(record, BadRecord):
+            raise DataError(table, number, record.problem, record.remedy)
         values = [value_of(record, name, None) for name in names]
         if None in values:
             missing = f'no column "{names[values.index(None)]}"'
@@ -316,7 +316,7 @@ def _named(
     """
     first: tuple[int, Any] = next(rows, (1, []))
     number, head = first
-    if isinstance(head, Bad):
+    if isinstance(head, BadRecord):
         yield number, head
         return
     head = [name.strip() for name in head]
@@ -331,7 +331,7 @@ def _named(
             progress.note(f"{table}: its first line is taken as a heading, and left out")
         head = [str(k) for k in range(1, len(head) + 1)]
     for number, row in rows:
-        if isinstance(row, Bad):
+        if isinstance(row, BadRecord):
             yield number, row
         else:
             yield number, dict(zip(head, row, strict=True))

@@ -22,8 +22,8 @@ STANDARD_INPUT = "-"
 # Atomic groups match each part at its first place only, so that the time is linear.
 DUMP_NAME = re.compile(r"(?>.*?\b(?>\w*?wik)\w++-).*pages-(?:articles|meta)|(?>.*?wik).*\.xml\b")
 
-# Format by suffix, before the suffix of a compression. With other suffixes the options decide.
-FORMATS = {
+# Reader by suffix, before the suffix of a compression. With other suffixes the options decide.
+READER_OF_SUFFIX = {
     ".txt": "text",
     ".json": "json",
     ".jsonl": "json",
@@ -320,7 +320,9 @@ def reader_of(name: str) -> str:
     if DUMP_NAME.match(name):
         return "wikipedia"
     stem, suffix = os.path.splitext(name.lower())
-    return FORMATS.get(os.path.splitext(stem)[1] if suffix in COMPRESSED else suffix, "any")
+    return READER_OF_SUFFIX.get(
+        os.path.splitext(stem)[1] if suffix in COMPRESSED else suffix, "any"
+    )
 
 
 def _defaults_of(corpus: str) -> Record:

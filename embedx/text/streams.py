@@ -198,7 +198,7 @@ def _column_values(
 def _values_at(position: int, lines: Iterator[bytes], name: str) -> Iterator[tuple[int, Any]]:
     """The cells of a column of a table, by its number from 1; the first row has one too."""
     for number, row in tables.table_rows(lines, name, ()):
-        if isinstance(row, tables.Bad):
+        if isinstance(row, tables.BadRecord):
             yield number, row
             continue
         if not 1 <= position <= len(row):

@@ -4,7 +4,7 @@ A string is text: each line is a sentence, as in a plain file. A list of strings
 one sentence. Empty values are skipped. A record without such a value is bad: an error, or skipped
 and counted. Only one record is in memory, of at most MAX_RECORD_BYTES.
 
-A reader yields the values of a field with their line or row numbers, and a `Bad` for each bad
+A reader yields the values of a field with their line or row numbers, and a `BadRecord` for each bad
 record.
 """
 
@@ -70,19 +70,23 @@ class LabelledDataError(NotTextError):
         self.args = (file,)
 
 
-class Bad(NamedTuple):
+# In place of a field that a record lacks: null is a value of a field.
+MISSING = object()
+
+
+class BadRecord(NamedTuple):
     """In place of the value of a bad record."""
 
-    why: str
+    problem: str
     remedy: Text
 
 
-def count_bad(report: Record, on_bad: str, file: str, line: int, bad: Bad) -> None:
+def count_bad(report: Record, on_bad: str, file: str, line: int, bad: BadRecord) -> None:
     """Raise an error for a bad record or, if `on_bad` is "skip", count it in the report."""
     if on_bad == "error":
         skip = (", or skip such records with ", Setting("on_bad_record", "skip"))
-        raise DataError(file, line, bad.why, (bad.remedy, skip))
-    report["first_bad_record"] = report["first_bad_record"] or f"{file}:{line}: {bad.why}"
+        raise DataError(file, line, bad.problem, (bad.remedy, skip))
+    report["first_bad_record"] = report["first_bad_record"] or f"{file}:{line}: {bad.problem}"
     report["bad_records"] += 1
 
 
@@ -91,7 +95,7 @@ def text_of(
     name: str,
     field: str,
     whole: bool,
-    note_bad: Callable[[str, int, Bad], None],
+    note_bad: Callable[[str, int, BadRecord], None],
 ) -> Iterator[bytes]:
     """The text of a field's values in blocks, UTF-8 if they are well-formed.
 
@@ -103,7 +107,7 @@ def text_of(
     n_bytes = 0
     for line, value in values:
         piece = _text(value, field, whole)
-        if isinstance(piece, Bad):
+        if isinstance(piece, BadRecord):
             note_bad(name, line, piece)
             continue
         pieces.append(piece)
@@ -114,24 +118,32 @@ def text_of(
     yield b"".join(pieces)
 
 
-def _text(value: Any, field: str, whole: bool) -> bytes | Bad:
-    if isinstance(value, Bad):
+def _text(value: Any, field: str, whole: bool) -> bytes | BadRecord:
+    """The text of one value, as `text_of` yields it."""
+    if isinstance(value, BadRecord):
         return value
     if isinstance(value, str):
         if not whole:
             return _utf8(value) + b"\n"
-        return b"".join(_sentence(tokens) for line in value.split("\n") if (tokens := line.split()))
+        sentences = [line.split() for line in value.split("\n")]
+        return b"".join(_sentence(tokens) for tokens in sentences if tokens)
     if not isinstance(value, list):
-        return Bad(
+        return BadRecord(
             f"{field} is {shown(value)}, not a string or a list of strings", "choose another field"
         )
     tokens = [str(item) if type(item) is int else item for item in value]
-    if wrong := [token for token in tokens if not isinstance(token, str)]:
-        return Bad(f"{field} has {shown(wrong[0])} in a list", "write strings or whole numbers")
-    return _sentence(tokens) if whole else _utf8(" ".join(tokens).replace("\n", " ")) + b"\n"
+    wrong = [token for token in tokens if not isinstance(token, str)]
+    if wrong:
+        return BadRecord(
+            f"{field} has {shown(wrong[0])} in a list", "write strings or whole numbers"
+        )
+    if whole:
+        return _sentence(tokens)
+    return _utf8(" ".join(tokens).replace("\n", " ")) + b"\n"
 
 
 def _sentence(tokens: list[str]) -> bytes:
+    """Tokens with TOKEN_END between them and SENTENCE_END behind."""
     # Ill-formed bytes of the source stay ill-formed, but become neither TOKEN_END nor SENTENCE_END.
     text = "\0".join(tokens).replace("\udcff", "\udcfd").replace("\udcfe", "\udcfd")
     return _utf8(text).replace(b"\0", TOKEN_END) + SENTENCE_END
@@ -165,11 +177,13 @@ def value_of(record: Options, field: str, default: Any) -> Any:
 
 def fields_of(record: Options) -> list[str]:
     """The names of all fields; those within objects as paths."""
-    names = (
-        [f"{name}.{inner}" for inner in value] if isinstance(value, Mapping) else [name]
-        for name, value in record.items()
-    )
-    return list(itertools.chain.from_iterable(names))
+    names = []
+    for name, value in record.items():
+        if isinstance(value, Mapping):
+            names += [f"{name}.{inner}" for inner in value]
+        else:
+            names.append(name)
+    return names
 
 
 def lines_of(blocks: Iterable[bytes], name: str) -> Iterator[bytes]:
@@ -184,7 +198,7 @@ def lines_of(blocks: Iterable[bytes], name: str) -> Iterator[bytes]:
 
 
 def json_values(
-    records: Iterable[tuple[int, Record | Bad]], name: str, field: str | None
+    records: Iterable[tuple[int, Record | BadRecord]], name: str, field: str | None
 ) -> Iterator[tuple[int, Any]]:
     """The values of a field of JSON records, with line numbers."""
     for number, record in records:
@@ -194,18 +208,19 @@ def json_values(
             there_are = f"; there are {listed_columns(fields) or 'none'}"
             remedy = (by_field, _or_sessions(name, fields), there_are)
             raise NotTextError(name, "JSON", remedy, JSON)
-        if isinstance(record, Bad):
+        if isinstance(record, BadRecord):
             yield number, record
-        elif (value := value_of(record, field, Bad)) is Bad:
+            continue
+        value = value_of(record, field, MISSING)
+        if value is MISSING:
             among = f" among {listed_columns(fields_of(record)) or 'none'}"
-            yield number, Bad(f"no field {field}", ("choose ", Setting("json_field"), among))
-        else:
-            yield number, value
+            value = BadRecord(f"no field {field}", ("choose ", Setting("json_field"), among))
+        yield number, value
 
 
 def table_rows(
     lines: Iterable[bytes], name: str, columns: Collection[str]
-) -> Iterator[tuple[int, list[str] | Bad]]:
+) -> Iterator[tuple[int, list[str] | BadRecord]]:
     """The rows of a table, read by Python's csv module.
 
     columns  names that the first row may contain
@@ -223,13 +238,13 @@ def table_rows(
         try:
             row = next(rows, None)
         except csv.Error as error:
-            bad = Bad(
+            bad = BadRecord(
                 f"no row of a table ({error})",
                 "close each quote, double those within, and end lines with LF",
             )
             # An unclosed quote has joined lines: it is unknown which of them are rows.
             if rows.line_num > begins:
-                raise DataError(name, begins, bad.why, bad.remedy) from error
+                raise DataError(name, begins, bad.problem, bad.remedy) from error
             yield begins, bad
             continue
         if row is None:
@@ -239,7 +254,7 @@ def table_rows(
             remedy = "put fields with a separator, quote or line feed into quotes"
             if width == 1:
                 remedy = "delete the lines before the heading"
-            yield begins, Bad(f"{len(row)} columns, but {width} in the first row", remedy)
+            yield begins, BadRecord(f"{len(row)} columns, but {width} in the first row", remedy)
         elif row:
             yield begins, row
 
@@ -314,9 +329,11 @@ def delimiter_of(first: str, columns: Collection[str]) -> str:
     most fields.
     """
     line = first.replace('"', "").strip("\r\n")
-    return max(
-        DELIMITERS, key=lambda mark: (len({*columns} & {*line.split(mark)}), first.count(mark))
-    )
+
+    def n_columns_and_fields(mark: str) -> tuple[int, int]:
+        return len({*columns} & {*line.split(mark)}), first.count(mark)
+
+    return max(DELIMITERS, key=n_columns_and_fields)
 
 
 def table_values(
@@ -325,7 +342,7 @@ def table_values(
     """The values of a column of a table, with row numbers."""
     place = None
     for number, row in table_rows(lines, name, [column] if column else []):
-        if isinstance(row, Bad):
+        if isinstance(row, BadRecord):
             yield number, row
             continue
         if place is None:

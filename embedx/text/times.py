@@ -3,7 +3,7 @@ dates.
 
 Numbers count seconds, milliseconds, microseconds or nanoseconds since 1970, whichever unit gives a
 year from 1973 to 5138, or days since 1900, as spreadsheets store dates. Smaller numbers count
-seconds. Dates are in ISO 8601, or in one of FORMATS. Without a zone, a date is UTC.
+seconds. Dates are in ISO 8601, or in one of DATE_FORMATS. Without a zone, a date is UTC.
 """
 
 import array
@@ -18,7 +18,7 @@ from embedx.errors import DataError, Setting, choice
 UTC = datetime.UTC
 # in seconds
 UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9, "days": 86_400.0}
-NAMES = {
+UNIT_NAMES = {
     "s": "seconds",
     "ms": "milliseconds",
     "us": "microseconds",
@@ -39,7 +39,7 @@ DAYS = (
     *("%m-%d-%Y", "%d-%m-%Y", "%d-%b-%Y", "%d-%b-%y", "%d %b %Y", "%b %d, %Y", "%d %B %Y"),
     *("%B %d, %Y", "%a, %d %b %Y"),
 )
-FORMATS = (
+DATE_FORMATS = (
     *(day + clock + zone for day in DAYS for clock in CLOCKS for zone in ("", " %z")),
     *("%d/%b/%Y:%H:%M:%S %z", "%a %b %d %H:%M:%S %Y", "%a %b %d %H:%M:%S %z %Y"),
 )
@@ -90,7 +90,7 @@ class Times:
         if self.unit is None:
             ways["dates without separators"] = _of_digits
         ways["ISO 8601"] = _of_iso
-        ways |= {form: _by_format(form) for form in FORMATS}
+        ways |= {form: _by_format(form) for form in DATE_FORMATS}
         return {name: (read, array.array("d")) for name, read in ways.items()}
 
     def seconds(self, file: str) -> tuple[np.ndarray, str]:
@@ -99,14 +99,14 @@ class Times:
         """
         name = next(
             name
-            for name in ("dates without separators", "numbers", "ISO 8601", *FORMATS)
+            for name in ("dates without separators", "numbers", "ISO 8601", *DATE_FORMATS)
             if name in self._read
         )
         values = np.asarray(self._read[name][1])
         if name == "numbers":
             return self._of_numbers(values, file)
         for other in self._read:
-            if other in FORMATS and not np.array_equal(values, self._read[other][1]):
+            if other in DATE_FORMATS and not np.array_equal(values, self._read[other][1]):
                 raise DataError(
                     file,
                     None,
@@ -125,7 +125,7 @@ class Times:
             return (numbers - DAYS_TO_1970) * UNITS[unit], "days since 1900"
         are_dates = np.median(numbers) >= SINCE_1970["s"]
         since = " since 1970" if are_dates else ""
-        return numbers * UNITS[unit], NAMES[unit] + since
+        return numbers * UNITS[unit], UNIT_NAMES[unit] + since
 
 
 def _unit_of(numbers: np.ndarray, file: str) -> str:

@@ -183,25 +183,25 @@ class Checkpoints:
             raise DataError(file, None, problem, START_AGAIN) from error
         self.progress.note(f"resumed from {file}, of {stored.at}")
 
-    def roll_back(self, state: TrainState, good_step: int) -> bool:
-        """Restore the state of the last checkpoint of at most `good_step` chunks, or of the last
+    def roll_back(self, state: TrainState, n_chunks: int) -> bool:
+        """Restore the state of the last checkpoint of at most `n_chunks` chunks, or of the last
         one if there is none. Returns False if none can be read.
         """
         self.finish()
-        values = self._last_values(state, good_step)
+        values = self._last_values(state, n_chunks)
         if values is not None:
             state.restore(values)
         return values is not None
 
-    def _last_values(self, state: TrainState, good_step: int) -> Options | None:
-        """The values of the last checkpoint of at most `good_step` chunks, or of the last one if
+    def _last_values(self, state: TrainState, n_chunks: int) -> Options | None:
+        """The values of the last checkpoint of at most `n_chunks` chunks, or of the last one if
         there is none; None if none can be read.
         """
         newest: Options | None = None
         for file in self.states():
             with contextlib.suppress(*DAMAGED):
                 values = read_state(file, state).values
-                if values["trainer.next_step"] <= good_step:
+                if values["trainer.next_chunk"] <= n_chunks:
                     return values
                 newest = newest or values
         return newest

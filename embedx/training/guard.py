@@ -61,8 +61,8 @@ IN_STATE = (
     "best",
     "baseline",
     "high_since",
-    "checked_step",
-    "good_step",
+    "chunks_at_check",
+    "chunks_at_good_state",
     "is_good",
     "has_begun",
     "factors",
@@ -83,8 +83,10 @@ class Guard:
     untrained_loss  None if it was not measured before training
     best            best loss of the phase
     high_since      the starts of the latest intervals, as long as their loss was high
-    checked_step    number of chunks trained at the last check
-    good_step       number of chunks trained at the last good state, as the interval after it has
+    chunks_at_check
+                    number of chunks trained at the last check
+    chunks_at_good_state
+                    number of chunks trained at the last good state, as the interval after it has
                     shown; 0 if that was the start
     is_good         whether the last interval was good
     factors         factor of the learning rate after each rollback
@@ -105,8 +107,8 @@ class Guard:
     best: float = math.inf
     baseline: float | None = None
     high_since: list[float] = field(default_factory=list)
-    checked_step: int = 0
-    good_step: int = 0
+    chunks_at_check: int = 0
+    chunks_at_good_state: int = 0
     is_good: bool = False
     has_begun: bool = False
     factors: list[float] = field(default_factory=list)
@@ -176,7 +178,7 @@ class Guard:
         """Whether a check is due."""
         return self.is_on and (share >= self.interval_end or phase != self.phase)
 
-    def check(self, share: float, step: int, phase: int, is_over: bool) -> Reason | None:
+    def check(self, share: float, n_chunks: int, phase: int, is_over: bool) -> Reason | None:
         """Why the run diverges; None if it does not. Copies its state if it is good."""
         if not self.is_on:
             return None
@@ -193,13 +195,13 @@ class Guard:
             self.best = min(self.best, loss)
             is_good = self._is_good_loss(loss)
         self._begin_interval(share)
-        # A loss is that of the parameters before a step: an interval shows whether the state at the
-        # previous check was good, not at this one.
+        # A loss is that of the parameters before an update: an interval shows whether the state at
+        # the previous check was good, not at this one.
         was_good = self.is_good
         self.is_good = is_good and phase == self.phase
         if is_good:
-            self.good_step = self.checked_step
-        self.checked_step = step
+            self.chunks_at_good_state = self.chunks_at_check
+        self.chunks_at_check = n_chunks
         if phase != self.phase:
             self.phase = phase
             self.best = math.inf
@@ -267,7 +269,7 @@ class Guard:
         """Restore the last good state, to end there; return False if there is none, or its loss
         shows otherwise.
         """
-        if self.good_step == 0 or not self._restore() or self.good_step == 0:
+        if self.chunks_at_good_state == 0 or not self._restore() or self.chunks_at_good_state == 0:
             return False
         if self.untrained_loss is None or self.phase != 0:
             return True
@@ -291,7 +293,7 @@ class Guard:
         if self.copy is not None:
             self.state_of_run.restore(self.copy)
         elif self.checkpoints is None or not self.checkpoints.roll_back(
-            self.state_of_run, self.good_step
+            self.state_of_run, self.chunks_at_good_state
         ):
             return False
         clock.write(seconds)

@@ -38,30 +38,30 @@ class Schedule:
     unit: str = "words"
     has_epochs: bool = True
 
-    def share_done(self, steps: int, seconds: float) -> float:
+    def share_done(self, n_trained: int, seconds: float) -> float:
         """The share of the run that is done, from 0 to 1."""
         if self.time_budget:
             return min(seconds / self.time_budget, 1.0)
-        return steps / (self.n_chunks * self.epochs)
+        return n_trained / (self.n_chunks * self.epochs)
 
-    def epoch_facts(self, steps: int) -> dict[str, float | None]:
-        """The current epoch after `steps` steps, and the number of epochs if it is known."""
-        number = steps // self.n_chunks + 1
+    def epoch_facts(self, n_trained: int) -> dict[str, float | None]:
+        """The current epoch after `n_trained` chunks, and the number of epochs if it is known."""
+        number = n_trained // self.n_chunks + 1
         if self.time_budget or math.isinf(self.epochs):
             return {"epoch": number, "epochs": None}
         return {"epoch": min(number, math.ceil(self.epochs)), "epochs": self.epochs}
 
-    def lr(self, share_done: float, steps: int) -> float:
-        """The learning rate when a share of the run is done, after `steps` steps."""
-        updates = steps * self.updates
+    def lr(self, share_done: float, n_trained: int) -> float:
+        """The learning rate when a share of the run is done, after `n_trained` chunks."""
+        updates = n_trained * self.updates
         lr = self.learning_rate
         if self.shape == "linear":
             lr *= 1.0 - share_done
         elif self.shape == "inverse-sqrt":
             lr /= math.sqrt(updates + 1)
         elif self.shape == "inverse":
-            lr /= 1 + steps / self.n_chunks
-        n_decays: float = steps // self.n_chunks
+            lr /= 1 + n_trained / self.n_chunks
+        n_decays: float = n_trained // self.n_chunks
         if self.decay_every:
             n_decays = updates // self.decay_every
         return lr * self.decay**n_decays

@@ -89,8 +89,8 @@ class Strategy(abc.ABC):
         """
         return None
 
-    def phase(self, step: int) -> int:
-        """The phase of a chunk, counted over all epochs: losses of different phases are not
+    def phase(self, number: int) -> int:
+        """The phase of chunk `number`, counted over all epochs: losses of different phases are not
         comparable. 0 at first.
         """
         return 0

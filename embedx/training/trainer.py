@@ -64,7 +64,7 @@ def train(
     ended_by = training.train_until_over()
     if training.divergence is not None and not training.has_good_state:
         raise training.divergence
-    has_begun = training.next_step > 0
+    has_begun = training.next_chunk > 0
     if checkpoints is not None and ended_by is not None and has_begun:
         to_the_end(partial(checkpoints.take, training.state, wait=True))
     if isinstance(ended_by, LostClusterError):
@@ -84,11 +84,11 @@ def _resumable(error: LostClusterError, checkpoints: Checkpoints | None) -> Lost
     return resumable
 
 
-class _Step(NamedTuple):
-    """The training of one chunk.
+class _ScheduledChunk(NamedTuple):
+    """A chunk that a thread trains on next.
 
     number          counted over all epochs
-    share_at_start  share of the run that was done when it began
+    share_at_start  share of the run that is done when it begins
     lr              learning rate
     """
 
@@ -125,9 +125,9 @@ class _Training:
         self.lock = threading.Lock()
 
         # The position: what `_position` saves.
-        self.next_step = 0
-        # Steps that were started and are not finished.
-        self.running_steps: set[int] = set()
+        self.next_chunk = 0
+        # Chunks that were started and are not finished.
+        self.running_chunks: set[int] = set()
         # Until the last pause.
         self.seconds_before = 0.0
         # Epochs that `after_epoch` was called for, and the tally after them.
@@ -137,13 +137,13 @@ class _Training:
         self.curve = LossCurve()
         self.is_ended_by_callback = False
 
-        # The threads: they pause before `pause_step`, and for a checkpoint; stopped, they end.
+        # The threads: they pause before `pause_chunk`, and for a checkpoint; stopped, they end.
         self.pool = ThreadPoolExecutor(len(strategy.workers) or 1)
         self.futures: list[Future[None]] = []
         # When the threads started; None in a pause.
         self.started_at: float | None = None
-        # The first step of the next epoch if `after_epoch` is called before it; else none.
-        self.pause_step = math.inf
+        # The first chunk of the next epoch if `after_epoch` is called before it; else none.
+        self.pause_chunk = math.inf
         self.is_checkpoint_wanted = False
         self.is_stopped = False
         self.learning_rate = 0.0
@@ -178,7 +178,7 @@ class _Training:
         """Train until the run is over. Returns the interrupt or error that ended it early, once
         current chunks and checkpoints are done; else None.
 
-        An interrupt after the last step ends the run as well: its model is complete, and its state
+        An interrupt after the last chunk ends the run as well: its model is complete, and its state
         is written like that of any interrupted run.
         """
         ended_by: KeyboardInterrupt | LostClusterError | None = None
@@ -207,7 +207,7 @@ class _Training:
         if self.checkpoints is not None:
             interval = min(interval, self.checkpoints.every)
         if self.after_epoch is not None:
-            self.pause_step = (self.n_reported_epochs + 1) * self.schedule.n_chunks
+            self.pause_chunk = (self.n_reported_epochs + 1) * self.schedule.n_chunks
         self.started_at = time.monotonic()
         self.futures = [
             self.pool.submit(self._train_chunks, worker) for worker in self.strategy.workers
@@ -229,7 +229,7 @@ class _Training:
         # Before `is_checkpoint_wanted` is cleared, which this reads.
         is_checkpoint_due = self._is_checkpoint_due and not self._is_over
         self.is_checkpoint_wanted = False
-        if self._is_at_pause_step or self._is_over:
+        if self._is_at_pause_chunk or self._is_over:
             self._report_epoch()
         if self.checkpoints is not None and is_checkpoint_due:
             self.checkpoints.take(self.state)
@@ -293,9 +293,9 @@ class _Training:
     def _continue_from_rollback(self, problem: str) -> None:
         """Warn of a rollback, and continue from its state."""
         place = "the start"
-        if self.next_step > 0:
+        if self.next_chunk > 0:
             place = f"{self.tally.items:,} {self.schedule.unit}"
-        lr = self._lr_at(self.next_step)
+        lr = self._lr_at(self.next_chunk)
         self.progress.warn(f"{problem}: rolled back to {place}, learning rate {lr:.4g}")
         self.rollback_reason = None
         self.items_at_check = 0
@@ -368,12 +368,12 @@ class _Training:
     # ---- the position of the run
 
     def _position(self) -> TrainState:
-        """The position of the run, without its current steps."""
+        """The position of the run, without its current chunks."""
         state = TrainState()
         state.add(
-            "trainer.next_step",
-            lambda: min(self.running_steps, default=self.next_step),
-            partial(setattr, self, "next_step"),
+            "trainer.next_chunk",
+            lambda: min(self.running_chunks, default=self.next_chunk),
+            partial(setattr, self, "next_chunk"),
         )
         state.add_attribute("trainer.seconds", self, "seconds_before")
         state.add_attribute("trainer.ended", self, "is_ended_by_callback")
@@ -394,16 +394,16 @@ class _Training:
     @property
     def _epochs(self) -> float:
         """The number of epochs so far, the last as a fraction."""
-        return self.next_step / self.schedule.n_chunks
+        return self.next_chunk / self.schedule.n_chunks
 
     @property
     def _n_finished(self) -> int:
-        """The number of finished steps, about: later ones may be finished before earlier ones."""
-        return self.next_step - len(self.running_steps)
+        """The number of finished chunks, about: later ones may be finished before earlier ones."""
+        return self.next_chunk - len(self.running_chunks)
 
     @property
     def _share_finished(self) -> float:
-        """The share of the run that is done by finished steps."""
+        """The share of the run that is done by finished chunks."""
         return self.schedule.share_done(self._n_finished, self.seconds)
 
     @property
@@ -413,35 +413,35 @@ class _Training:
 
     @property
     def _is_over(self) -> bool:
-        """Whether no further step is taken: the schedule or the strategy is at its end, a callback
-        ended the run, or it is stopped. Steps may still be current.
+        """Whether no further chunk is taken: the schedule or the strategy is at its end, a callback
+        ended the run, or it is stopped. Chunks may still be current.
         """
         if self.strategy.is_finished or self.is_ended_by_callback or self.is_stopped:
             return True
-        return self.schedule.share_done(self.next_step, self.seconds) >= 1.0
+        return self.schedule.share_done(self.next_chunk, self.seconds) >= 1.0
 
     @property
-    def _is_at_pause_step(self) -> bool:
-        return self.next_step >= self.pause_step
+    def _is_at_pause_chunk(self) -> bool:
+        return self.next_chunk >= self.pause_chunk
 
     @property
     def _has_unreported_epoch(self) -> bool:
         """Whether an epoch has started, in this run or the one it resumes, without a call of
         `after_epoch`.
         """
-        begun = self.next_step > self.n_reported_epochs * self.schedule.n_chunks
+        begun = self.next_chunk > self.n_reported_epochs * self.schedule.n_chunks
         return self.after_epoch is not None and not self.is_stopped and begun
 
-    def _lr_at(self, step: int) -> float:
-        """The learning rate of a step; with a time budget, the current rate."""
-        share = min(self.schedule.share_done(step, self.seconds), 1.0)
-        return self.schedule.lr(share, step) * self.guard.factor
+    def _lr_at(self, number: int) -> float:
+        """The learning rate of a chunk; with a time budget, the current rate."""
+        share = min(self.schedule.share_done(number, self.seconds), 1.0)
+        return self.schedule.lr(share, number) * self.guard.factor
 
     # ---- the guard
 
     @property
     def _is_check_due(self) -> bool:
-        return self.guard.is_due(self._share_finished, self.strategy.phase(self.next_step))
+        return self.guard.is_due(self._share_finished, self.strategy.phase(self.next_chunk))
 
     def _check(self) -> Reason | None:
         """Check the run if that is due, before an epoch is reported, and at the end; return why it
@@ -450,11 +450,11 @@ class _Training:
         self.items_at_check = max(self.items_at_check, self.tally.items)
         is_over = self._is_over
         if self.rollback_reason is None and (
-            is_over or self._is_at_pause_step or self._is_check_due
+            is_over or self._is_at_pause_chunk or self._is_check_due
         ):
-            phase = self.strategy.phase(self.next_step)
+            phase = self.strategy.phase(self.next_chunk)
             self.rollback_reason = self.guard.check(
-                self._share_finished, self.next_step, phase, is_over
+                self._share_finished, self.next_chunk, phase, is_over
             )
         return self.rollback_reason
 
@@ -463,7 +463,7 @@ class _Training:
         this, and the phase stays the same. Called with `lock`.
         """
         read_lock = self.state.read_lock
-        is_same_phase = self.strategy.phase(self.next_step) == self.guard.phase
+        is_same_phase = self.strategy.phase(self.next_chunk) == self.guard.phase
         if read_lock is not None and is_same_phase:
             with read_lock:
                 self._check()
@@ -473,46 +473,46 @@ class _Training:
     def _train_chunks(self, worker: Any) -> None:
         """Take chunks, train on them and add them to the tally, until there is a pause."""
         try:
-            while (step := self._take_step()) is not None:
-                epoch, number = divmod(step.number, self.schedule.n_chunks)
-                tally = self.strategy.train_chunk(worker, epoch, number, step.lr)
+            while (chunk := self._take_chunk()) is not None:
+                epoch, number_in_epoch = divmod(chunk.number, self.schedule.n_chunks)
+                tally = self.strategy.train_chunk(worker, epoch, number_in_epoch, chunk.lr)
                 with self.lock:
-                    self.running_steps.discard(step.number)
-                    if not self._add(step, tally):
+                    self.running_chunks.discard(chunk.number)
+                    if not self._add(chunk, tally):
                         return
         except BaseException:
             self.is_stopped = True
             raise
 
-    def _take_step(self) -> _Step | None:
+    def _take_chunk(self) -> _ScheduledChunk | None:
         """The next chunk; None if there is a pause."""
         with self.lock:
-            if self._is_over or self._is_at_pause_step or self.is_checkpoint_wanted:
+            if self._is_over or self._is_at_pause_chunk or self.is_checkpoint_wanted:
                 return None
             if self.rollback_reason is None and self._is_check_due:
                 self._check_without_pause()
             if self.rollback_reason is not None or self._is_check_due:
                 return None
-            number = self.next_step
+            number = self.next_chunk
             share_at_start = self.schedule.share_done(number, self.seconds)
             self.learning_rate = self._lr_at(number)
-            self.next_step += 1
-            self.running_steps.add(number)
-            return _Step(number, share_at_start, self.learning_rate)
+            self.next_chunk += 1
+            self.running_chunks.add(number)
+            return _ScheduledChunk(number, share_at_start, self.learning_rate)
 
-    def _add(self, step: _Step, tally: Tally | None) -> bool:
+    def _add(self, chunk: _ScheduledChunk, tally: Tally | None) -> bool:
         """Add the tally of a chunk; return False if it was interrupted, or its loss is not
         finite.
         """
         if tally is None:
-            self.next_step = min(self.next_step, step.number)
+            self.next_chunk = min(self.next_chunk, chunk.number)
             return False
         if not math.isfinite(tally.loss):
             self.rollback_reason = Reason("the loss is not finite")
             self.items_at_check = self.tally.items + tally.items
             return False
         self.tally += tally
-        share = step.share_at_start
+        share = chunk.share_at_start
         self.curve.add(share, tally, self._epochs, self.seconds)
         if share < self.guard.interval_start:
             # The run was checked while this chunk was trained (`_check_without_pause`): the chunk

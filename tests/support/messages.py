@@ -90,7 +90,7 @@ def _entries(path: Path, imported: dict[str, ast.expr], kinds: Kinds) -> list[st
             entries.append(_error_entry(kinds[name], call, known))
         elif name == "Reason":
             entries.append(_written("reason", {}, _value(call.args[0], known)))
-        elif name == "Bad":
+        elif name == "BadRecord":
             why, remedy = (_value(argument, known) for argument in call.args)
             entries.append(_written("bad record", {}, (why, "; ", remedy)))
         elif name in NOTES and isinstance(call.func, ast.Attribute) and not _is_format(call):

@@ -52,11 +52,16 @@ def is_prose(cells: Sequence[Any]) -> bool:
 
 def guess_labels(values: Values) -> list[str]:
     """The columns with short values that recur: those of names, else those of whole numbers."""
-    repeated = [column for column, cells in values.items() if recurring_labels(cells)]
-    named = [column for column in repeated if share_of(is_name_or_text, flat(values[column])) > 0.5]
-    return named or [
-        column for column in repeated if share_of(is_whole_number, values[column]) == 1
+    recurring = {column: cells for column, cells in values.items() if recurring_labels(cells)}
+    of_names = [
+        column
+        for column, cells in recurring.items()
+        if share_of(is_name_or_text, labels_in(cells)) > 0.5
     ]
+    of_whole_numbers = [
+        column for column, cells in recurring.items() if share_of(is_whole_number, cells) == 1
+    ]
+    return of_names or of_whole_numbers
 
 
 def recurring_labels(cells: Sequence[Any]) -> set[str]:
@@ -64,7 +69,7 @@ def recurring_labels(cells: Sequence[Any]) -> set[str]:
     Between blanks they are URIs, as in a corpus of Annif.
     """
     for separator in SEPARATORS:
-        labels = flat(cells, separator)
+        labels = labels_in(cells, separator)
         if separator == " " and not all(map(URI.fullmatch, labels)):
             continue
         distinct = set(labels)
@@ -74,12 +79,12 @@ def recurring_labels(cells: Sequence[Any]) -> set[str]:
     return set()
 
 
-def is_cell_of(cell: str, labels: set[str]) -> bool:
-    """Whether a cell has some of the labels."""
-    return any(not labels.isdisjoint(flat([cell], separator)) for separator in SEPARATORS)
+def has_label_of(labels: set[str], cell: str) -> bool:
+    """Whether a cell has one of the labels, or several."""
+    return any(not labels.isdisjoint(labels_in([cell], separator)) for separator in SEPARATORS)
 
 
-def flat(cells: Sequence[Any], separator: str | None = None) -> list[str]:
+def labels_in(cells: Sequence[Any], separator: str | None = None) -> list[str]:
     """The labels of all cells: the items of lists, and the parts of texts."""
     labels: list[str] = []
     for cell in cells:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from embedx.errors import DataError, Setting, Text, joined
 from embedx.labeled.data import Columns
 from embedx.labeled.options import ReadOptions
-from embedx.labeled.tables import by_values
+from embedx.labeled.tables.by_values import has_label_of, recurring_labels, values_by_column
 from embedx.labeled.tables.names import is_position, missing_column
 from embedx.labeled.tables.roles import Record, Roles, guess_roles, numeric_columns
 from embedx.labeled.tables.settings import TableSettings
@@ -128,10 +128,10 @@ def _check_heading_is_no_row(
     if not has_heading:
         return
     for column in roles.label:
-        if column not in roles.by_values:
+        if column not in roles.guessed_by_values:
             continue
-        cells = by_values.values_by_column([column], head)[column]
-        if by_values.is_cell_of(column, by_values.recurring_labels(cells)):
+        cells = values_by_column([column], head)[column]
+        if has_label_of(recurring_labels(cells), column):
             shown = listed_columns([column])
             problem = f'its first row is one of data: "{shown}" has a label of other rows'
             remedy = (
@@ -155,11 +155,11 @@ def _note_roles(file: str, roles: Roles, head: list[Record], progress: Progress)
         f"{role}: {listed_columns(columns)}" for role, columns in columns_by_role.items() if columns
     ]
     note: Text = f"{file}: {'; '.join(parts)}"
-    if roles.by_values:
+    if roles.guessed_by_values:
         text_and_label = (Setting("text_column"), " and ", Setting("label_column"))
         note = (
             note,
-            f" ({listed_columns(roles.by_values)} by the values; ",
+            f" ({listed_columns(roles.guessed_by_values)} by the values; ",
             text_and_label,
             " set others)",
         )

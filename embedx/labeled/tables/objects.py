@@ -9,7 +9,7 @@ from embedx.labeled.files import LabelledFile
 from embedx.labeled.options import ReadOptions
 from embedx.labeled.tables.rows import Records, without_bad
 from embedx.text.sources import STANDARD_INPUT
-from embedx.text.tables import Bad, listed_columns
+from embedx.text.tables import BadRecord, listed_columns
 
 
 def object_rows(
@@ -20,7 +20,7 @@ def object_rows(
     first = [*itertools.islice(records, 2)]
     if len(first) == 1 and file.name != STANDARD_INPUT:
         ((_, only),) = first
-        if not isinstance(only, Bad) and _holds_rows(only):
+        if not isinstance(only, BadRecord) and _holds_rows(only):
             raise DataError(
                 file.name,
                 None,

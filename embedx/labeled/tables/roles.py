@@ -8,7 +8,7 @@ from typing import Any
 
 from embedx.labeled.cells import number_of
 from embedx.labeled.data import Columns
-from embedx.labeled.tables import by_values as by_values_of
+from embedx.labeled.tables.by_values import guess_labels, guess_text, values_by_column
 from embedx.labeled.tables.names import INDEX_NAMES, LABEL_NAMES, TEXT_NAMES, TITLE_NAMES
 from embedx.text.tables import value_of
 
@@ -20,8 +20,8 @@ WORD = re.compile(r"[^\W\d_]+")
 class Roles:
     """The role of each column.
 
-    by_values  those of the text and the label that were guessed by their values
-    could_be_labels  several columns of which none was chosen
+    guessed_by_values  those of the text and the label that were guessed by their values
+    could_be_labels    several columns of which none was chosen
     """
 
     text: list[str]
@@ -29,7 +29,7 @@ class Roles:
     label: list[str]
     id: str | None
     unused: list[str]
-    by_values: list[str] = dataclasses.field(default_factory=list)
+    guessed_by_values: list[str] = dataclasses.field(default_factory=list)
     could_be_labels: list[str] = dataclasses.field(default_factory=list)
 
     def columns(self, separator: str | None, has_heading: bool | None) -> Columns:
@@ -86,22 +86,22 @@ def _completed_by_values(roles: Roles, head: list[Record], needs_label_column: b
     numbers = roles.numbers
     label = roles.label
     unused = roles.unused
-    by_values: list[str] = []
+    guessed_by_values: list[str] = []
     could_be_labels: list[str] = []
     if not text and not numbers:
-        text = by_values_of.guess_text(by_values_of.values_by_column(unused, head))
+        text = guess_text(values_by_column(unused, head))
         unused = _without(unused, text)
-        by_values += text
+        guessed_by_values += text
     if needs_label_column and not label:
-        candidates = by_values_of.guess_labels(by_values_of.values_by_column(unused, head))
+        candidates = guess_labels(values_by_column(unused, head))
         label = only_label(candidates)
         could_be_labels = [] if label else candidates
         unused = _without(unused, label)
-        by_values += label
+        guessed_by_values += label
         if label and not text and not numbers:
             numbers = guess_number_columns(unused, head)
             unused = _without(unused, numbers)
-    return Roles(text, numbers, label, roles.id, unused, by_values, could_be_labels)
+    return Roles(text, numbers, label, roles.id, unused, guessed_by_values, could_be_labels)
 
 
 def guess_id_column(columns: list[str]) -> str | None:

@@ -22,7 +22,7 @@ from embedx.labeled.tables.numbers import interval_indicators, scales_of, standa
 from embedx.labeled.words import TextFeatures, text_features
 from embedx.runtime.progress import Progress
 from embedx.storage.schema import as_utf8, check_can_be_saved
-from embedx.text.tables import Bad, listed_columns, value_of
+from embedx.text.tables import BadRecord, listed_columns, value_of
 
 # Rows are read in batches of at most this size; the first decides on the columns.
 MAX_BATCH_ROWS = 1000
@@ -142,15 +142,15 @@ def without_bad(
     n_bad = 0
     first = ""
     for number, record in records:
-        if not isinstance(record, Bad):
+        if not isinstance(record, BadRecord):
             yield number, record
         elif options.table.on_bad_record == "skip":
             n_bad += 1
-            first = first or f"{file.name}:{number}: {record.why}"
+            first = first or f"{file.name}:{number}: {record.problem}"
         else:
             skip = (", or leave such records out by ", Setting("on_bad_record", "skip"))
             remedy = (record.remedy, skip if options.schema is None else "")
-            raise DataError(file.name, number, record.why, remedy)
+            raise DataError(file.name, number, record.problem, remedy)
     if n_bad:
         file.progress.note(f"{file.name}: {n_bad:,} records skipped; the first: {first}")
 
