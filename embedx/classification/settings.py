@@ -31,8 +31,8 @@ POSTERIORS = (POINT, GAUSSIAN)
 # Settings that apply to a tree alone.
 TREE_SETTINGS = ("leaf_size", "arity", "beam", "trees")
 # Labels are put in a tree by default where non-zero values × labels × epochs exceed MAX_PRODUCTS
-# or, from MANY_FOR_TREE labels on, MAX_PRODUCTS_OF_MANY. With few labels a tree costs .01 of P@1,
-# with many none (eval/results/speed-many-labels.md).
+# or, from MANY_FOR_TREE labels on, MAX_PRODUCTS_OF_MANY. With few labels a tree costs some P@1
+# (docs/constants.md).
 MAX_PRODUCTS = 2e12
 MAX_PRODUCTS_OF_MANY = 1e11
 MANY_FOR_TREE = 10_000
