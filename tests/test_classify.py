@@ -1,6 +1,4 @@
-"""Classification as a user meets it: every objective learns in every way, runs repeat, and end
-cleanly.
-"""
+"""Classification as a user meets it: every objective learns in every way, and runs repeat."""
 
 import dataclasses
 import math
@@ -10,48 +8,28 @@ import pytest
 from scipy.sparse import csr_matrix
 
 from embedx.classification import (
-    classifier as classifiers,
-    data_split,
     minibatches,
     step_trainer,
 )
 from embedx.classification.label_metrics import scored_labels
-from embedx.classification.settings import ClassifySettings
 from embedx.engine import dense_tiles, sampled
-from embedx.errors import DivergedError
 from embedx.labeled.data import Labeled, Labels
-from embedx.labeled.digits import digits
 from embedx.objectives import OBJECTIVES
 from embedx.optimizers import keeping
 from embedx.optimizers.contract import LABELS
-from embedx.runtime.progress import Silent
-from embedx.training import trainer
+from tests.support.classify_cases import (
+    EVERY_OBJECTIVE,
+    TURNS,
+    bytes_of,
+    objectives_where,
+    precision,
+)
 from tests.support.classify_runs import DATA, REPRESENTATIVES, TINY, TOPICS, WAYS, of, run
-from tests.support.clock import Clock
-from tests.support.label_training import train
-from tests.support.refusals import refused, refused_data
-
-
-def objectives_where(holds=lambda objective: True):
-    """Run a test for each objective that declares what `holds` asks for."""
-    chosen = {name: objective for name, objective in OBJECTIVES.items() if holds(objective)}
-    return pytest.mark.parametrize("objective", chosen.values(), ids=list(chosen))
-
-
-EVERY_OBJECTIVE = objectives_where()
 
 
 def samplers(objective, dense):
     """Those that apply: a search needs dense vectors."""
     return [sampler for sampler in objective.samplers() if dense or sampler != "search"]
-
-
-def precision(trained, kind):
-    return trained.classifier.evaluate(DATA[kind][1], threads=1)["p@1"]
-
-
-def bytes_of(trained):
-    return {name: array.tobytes() for name, array in trained.classifier.arrays.items()}
 
 
 # ---- learning
@@ -108,12 +86,6 @@ def test_the_optimum_is_found(objective):
     trained = run(objective, "sparse", optimizer="lbfgs", l2=1e-3, max_iterations=25)
     assert precision(trained, "sparse") > 0.7
     assert trained.classifier.settings["sampler"] == "all"
-
-
-TURNS = pytest.mark.parametrize(  # kinds of objectives and of inputs
-    ("objective", "kind"),
-    [(objective, list(WAYS)[i % 3]) for i, objective in enumerate(REPRESENTATIVES.values())],
-)
 
 
 @TURNS
@@ -328,231 +300,6 @@ def test_labels_not_in_training_count_as_mistakes_or_are_left_out():
     labels, rows_kept = scored_labels(drop, test.labels)
     assert rows_kept[:4].tolist() == [0, 2, 5, 7]
     assert labels.ids[:4].tolist() == [0, 1, 0, 1]
-
-
-# ---- watching, stopping, ends
-
-
-def watched(watch=None, progress=None, **options):
-    options = {"threads": 1, "batch_size": 10, "epochs": 6} | options
-    objective = REPRESENTATIVES["columns"]
-    settings = ClassifySettings(**options)
-    return train(
-        TOPICS[0], objective(objective.Settings()), settings, watch=watch, progress=progress
-    )
-
-
-def test_measures_of_the_watcher_are_recorded_in_the_history():
-    trained = watched(
-        lambda classifier, epoch, seconds: {
-            "norm": float(np.linalg.norm(classifier.arrays["output"]))
-        },
-        epochs=3,
-    )
-    history = trained.classifier.facts["history"]
-    assert [entry["epoch"] for entry in history] == [1, 2, 3]
-    assert history[0]["norm"] < history[1]["norm"] < history[2]["norm"]
-    assert history[0]["loss"] > history[2]["loss"]
-    assert history[2]["norm"] == pytest.approx(np.linalg.norm(trained.classifier.arrays["output"]))
-
-
-def test_validation_does_not_change_the_model():
-    assert bytes_of(watched(epochs=2)) == bytes_of(watched(lambda *about: {}, epochs=2))
-    # with a watcher, pending weight decay is applied after each epoch
-    unwatched = watched(epochs=2, l2=1e-2)
-    with_watcher = watched(lambda *about: {}, epochs=2, l2=1e-2)
-    np.testing.assert_allclose(
-        with_watcher.classifier.arrays["output"], unwatched.classifier.arrays["output"], atol=1e-5
-    )
-
-
-def test_the_best_epoch_is_kept_and_patience_ends_the_training(monkeypatch):
-    values = iter([0.1, 0.5, 0.2, 0.3, 0.4, 0.9])
-    metrics = {"log_likelihood": -1.0, "accuracy": 0.1, "p@1": 0.1}
-    evaluate = classifiers.Classifier.evaluate
-    monkeypatch.setattr(
-        classifiers.Classifier,
-        "evaluate",
-        lambda *args, **options: metrics | {"ndcg@5": next(values)},
-    )
-    outputs = []
-
-    def watch(classifier, epoch, seconds):
-        outputs.append(classifier.arrays["output"].copy())
-        return {}
-
-    trained = watched(watch, validation="0.2", epochs=20, patience=3)
-    assert len(outputs) == 5
-    assert (trained.classifier.arrays["output"] == outputs[1]).all()
-    assert [entry["validation"]["ndcg@5"] for entry in trained.classifier.facts["history"]] == [
-        0.1,
-        0.5,
-        0.2,
-        0.3,
-        0.4,
-    ]
-    monkeypatch.undo()
-    # not the scores of the last epoch
-    log_p = next(trained.classifier.blocks(TOPICS[1].features))[1]
-    z = TOPICS[1].features @ outputs[1].T + trained.classifier.arrays["bias"]
-    np.testing.assert_allclose(log_p, trained.classifier.log_probability(z), atol=1e-5)
-    assert evaluate(trained.classifier, TOPICS[1])["p@1"] > 0.3
-
-
-def test_a_share_of_the_rows_is_held_out_for_validation():
-    assert "temperature" not in watched(epochs=1).classifier.facts
-    trained = watched(validation="0.2", epochs=2)
-    assert trained.classifier.facts["examples"] == 400
-    assert trained.classifier.facts["temperature"] > 0
-    assert {"log_likelihood", "ndcg@5"} <= trained.classifier.facts["history"][0][
-        "validation"
-    ].keys()
-    ours, held_out = data_split.hold_out(TOPICS[0], 100, seed=1)
-    assert (len(ours), len(held_out)) == (400, 100)
-    both = sorted(map(bytes, (row.toarray() for part in (ours, held_out) for row in part.features)))
-    assert both == sorted(bytes(row.toarray()) for row in TOPICS[0].features)
-
-
-def test_a_model_trained_again_on_all_rows_knows_why_its_settings_were_chosen():
-    data = digits(1500, 10)[0]
-    objective = OBJECTIVES["softmax"]
-    settings = ClassifySettings(threads=1, epochs=2)
-    classifier = train(data, objective(objective.Settings()), settings).classifier
-    assert classifier.facts["examples"] == 1500
-    assert "temperature" in classifier.facts
-    assert "inputs have length" in classifier.facts["chosen"]["learning_rate"]
-
-
-def test_a_time_budget_ends_the_training_instead_of_epochs(monkeypatch):
-    monkeypatch.setattr(trainer, "time", Clock(tick=0.001))
-    trained = watched(time_budget=1.0, epochs=1)
-    assert 1.0 <= trained.outcome.seconds < 1.1
-    assert trained.outcome.epochs > 1
-
-
-class Impatient(Silent):
-    interval = 0.001
-    pressed = False
-
-    def update(self, done, **facts):
-        if done > 200 and not self.pressed:
-            self.pressed = True
-            raise KeyboardInterrupt
-
-
-def interrupting(classifier, epoch, seconds):
-    if epoch == 2:
-        raise KeyboardInterrupt
-    return {}
-
-
-@pytest.mark.parametrize(
-    "way", [{"watch": interrupting}, {"progress": Impatient()}], ids=["watch", "progress"]
-)
-def test_ctrl_c_keeps_what_was_learned(way):
-    trained = watched(epochs=10_000, **way)
-    assert isinstance(trained.outcome.interrupted_by, KeyboardInterrupt)
-    assert trained.classifier.facts["interrupted"]
-    assert 0 < trained.outcome.epochs < 10_000
-    assert np.abs(trained.classifier.arrays["output"]).max() > 0
-    if "watch" in way:
-        assert len(trained.classifier.facts["history"]) == 2
-        assert precision(trained, "sparse") > 0.4
-
-
-@TURNS
-# of the matrix products, on the way to infinity
-@pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")
-def test_training_that_diverges_raises_an_error(objective, kind):
-    with refused(None, "learning_rate", kind=DivergedError):
-        run(objective, kind, optimizer="sgd", learning_rate=1e38, gradient_scale="sum", epochs=2)
-
-
-# ---- the classifier
-
-
-@EVERY_OBJECTIVE
-def test_a_loaded_model_predicts_the_same_and_probabilities_sum_to_one(objective, tmp_path):
-    kind, scaling = (("sparse", "column-max"), ("hidden", "l2"))[
-        list(OBJECTIVES.values()).index(objective) % 2
-    ]
-    trained = run(objective, kind, TINY, scaling=scaling, epochs=2, batch_size=None)
-    before = np.concatenate([log_p for _, log_p in trained.classifier.blocks(TINY.features)])
-    assert before.shape == (40, 6)
-    np.testing.assert_allclose(np.exp(before).sum(axis=1), 1, rtol=1e-4)
-    trained.classifier.save(tmp_path / kind)
-    loaded = classifiers.load(tmp_path / kind)
-    after = np.concatenate([log_p for _, log_p in loaded.blocks(TINY.features)])
-    np.testing.assert_allclose(after, before, rtol=1e-5, atol=1e-6)
-    assert loaded.settings == trained.classifier.settings
-    assert loaded.counts.tolist() == trained.classifier.counts.tolist()
-    assert loaded.schema == trained.classifier.schema
-    assert loaded.evaluate(TINY) == pytest.approx(trained.classifier.evaluate(TINY), rel=1e-4)
-
-
-@pytest.mark.parametrize("kind", WAYS)
-def test_predictions_do_not_depend_on_blocks_and_threads(kind, monkeypatch):
-    classifier = run(REPRESENTATIVES["columns"], kind, epochs=1).classifier
-    features = DATA[kind][1].features
-    all_at_once = classifier.log_probability(classifier.scores(classifier.prepared(features)))
-    best = [next(classifier.iter_top_k(features, k)) for k in (1, 3, 100)]
-    monkeypatch.setattr(classifiers, "BLOCK_FLOATS", 7 * len(classifier.counts))
-    slices, parts = zip(*classifier.blocks(features, threads=3), strict=True)
-    assert [(part.start, part.stop) for part in slices] == [
-        (i, min(i + 7, 200)) for i in range(0, 200, 7)
-    ]
-    np.testing.assert_allclose(np.concatenate(parts), all_at_once, atol=1e-5)
-    for k, (ids, p) in zip((1, 3, 100), best, strict=True):
-        in_parts = list(classifier.iter_top_k(features, k, threads=3))
-        # ties may fall either way
-        assert (np.concatenate([part[0] for part in in_parts]) == ids).mean() > 0.99
-        np.testing.assert_allclose(np.concatenate([part[1] for part in in_parts]), p, rtol=1e-4)
-        assert ids.shape == (200, min(k, classifier.n_labels))
-        assert (np.diff(p, axis=1) <= 0).all()
-    assert (ids[:, 0] == all_at_once.argmax(axis=1)).mean() > 0.99
-
-
-def test_features_of_another_width_are_refused():
-    classifier = run(REPRESENTATIVES["columns"], data=TINY, epochs=1).classifier
-    with refused_data("features", quoting=("96", "24")):
-        classifier.evaluate(TOPICS[1])
-
-
-def test_no_score_of_a_squared_hinge_is_a_probability_above_one_and_higher_scores_are_likelier():
-    ova = OBJECTIVES["ova"](OBJECTIVES["ova"].Settings(loss="squared-hinge"))
-    z = np.concatenate([np.linspace(-60, 60, 2001), [-1e6, 1e6]]).astype(np.float32)
-    for log_p in (ova.log_label_probability(z), ova.log_label_probability(z.astype(np.float64))):
-        assert np.isfinite(log_p).all()
-        assert (log_p < 0).all()
-        assert (np.diff(log_p[:-2]) > 0).all()
-        assert log_p[-1] > log_p[-3]
-    inside = z[np.abs(z) <= 0.98]
-    np.testing.assert_allclose(ova.label_probability(inside), (1 + inside) / 2, rtol=1e-5)
-    np.testing.assert_allclose(ova.label_probability(np.array([-5.0, 5.0])), [0, 1], atol=1e-3)
-
-
-def test_labels_have_independent_probabilities_if_the_objective_defines_them():
-    rng = np.random.default_rng(0)
-    features = csr_matrix(np.eye(4, dtype=np.float32)[rng.integers(0, 4, 800)])
-    kind = features.indices
-    # label 1 whatever comes with it, label 0 never alone
-    rows = [[0, 1] if k == 0 else [1] if k == 1 else [2] for k in kind]
-    data = Labeled(features, Labels.of_rows(rows), 3)
-    for loss in ("logistic", "squared-hinge"):
-        ova = OBJECTIVES["ova"]
-        trained = train(
-            data,
-            ova(ova.Settings(loss=loss)),
-            ClassifySettings(learning_rate=0.5, epochs=20, threads=1),
-        )
-        ids, probabilities = next(
-            trained.classifier.iter_top_k(csr_matrix(np.eye(4, dtype=np.float32)), 3)
-        )
-        assert set(ids[0, :2]) == {0, 1}
-        # which two shares of one probability could not be
-        assert probabilities[0, :2].min() > 0.9, loss
-        assert ids[1, 0] == 1
-        assert probabilities[1, 1:].max() < 0.1
 
 
 @pytest.mark.parametrize(("name", "n_terms"), [("softmax", 1), ("ova", 2), ("ove", 1), ("hs", 1)])

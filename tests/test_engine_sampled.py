@@ -1,160 +1,25 @@
-"""The kernel of drawn rows against the naive reference; and which rows are drawn: the right ones,
-as often as they should.
-"""
+"""The kernel of drawn rows against the naive reference, and its random choices."""
 
 import itertools
 
 import numpy as np
 import pytest
 from reference import NAIVE_OPTIMIZERS
-from reference_classify import HIDDEN, Line, Probe, Problem, close
-from scipy import stats
+from reference_classify import Problem
 
 from embedx.engine import sampled
-from embedx.engine.loading import load_kernel
-from embedx.engine.shared import Chunk
 from embedx.kernels.random import stream_key
-from embedx.optimizers.contract import new_table
-from embedx.optimizers.decay import decay_all
-from embedx.runtime.progress import Silent
-from embedx.samplers.contract import FILTER_SIZE, Paths
-from embedx.samplers.path import Path
-from embedx.samplers.uniform import Uniform
-from embedx.settings import Settings
-from tests.support.noise_sampler import GivenNoise
+from embedx.samplers.contract import Paths
+from tests.support.sampled_run import (
+    COLLAPSED,
+    DISTINCT,
+    PATH,
+    REPLACED,
+    Run,
+)
 
 KINDS = ("dense", "sparse", "hidden")
 OPTIMIZERS = list(NAIVE_OPTIMIZERS)
-REPLACED = "replaced"
-COLLAPSED = "collapsed"
-DISTINCT = "distinct"
-PATH = "path"
-
-
-def sampler_of(sampling, noise, paths):
-    """A sampler that draws in this way, prepared for a class for each value of `noise`."""
-    if sampling == PATH:
-        sampler = Path(Settings())
-    elif sampling == DISTINCT:
-        sampler = Uniform(Settings(), replacement=False)
-    else:
-        sampler = GivenNoise(noise, replacement=sampling == REPLACED)
-    sampler.prepare(np.ones(len(noise), dtype=np.int64), paths=paths)
-    return sampler
-
-
-class Run:
-    """A problem, and a worker that trains it with sampled candidates."""
-
-    def __init__(
-        self,
-        problem,
-        *,
-        sampling=REPLACED,
-        n_draws=4,
-        noise=None,
-        paths=None,
-        draws=0.2,
-        seed=1,
-        **options,
-    ):
-        self.problem = problem
-        self.objective = Probe(draws)
-        if noise is None:
-            noise = np.linspace(1, 2, problem.n_outputs)
-        else:
-            noise = np.asarray(noise, dtype=np.float64)
-        self.noise = noise / noise.sum()
-        self.expected = (
-            1 - (1 - self.noise) ** n_draws if sampling == COLLAPSED else n_draws * self.noise
-        )
-        self.sampler = sampler_of(sampling, noise, paths)
-        self.sampler_data = self.sampler.data(n_draws)
-        self.tables = problem.shared(
-            rows_table(problem),
-            objective=self.objective,
-            sampler_data=self.sampler_data,
-            on_path=sampling == PATH,
-            n_draws=n_draws,
-            counts_repeats=self.sampler.replacement,
-            **options,
-        )
-        self.plan = self.tables.plan
-        longest = int(np.diff(self.sampler_data.offsets).max(initial=1))
-        self.workspace = sampled.new_workspace(self.plan, problem.examples, longest)
-        order = np.random.default_rng(seed).permutation(problem.n)
-        self.key = stream_key(seed, 0)
-        self.order = order
-        self.clock = 0.0
-
-    def train(self, start, stop, lr=0.1):
-        """Trains on examples start to stop of the order; the loss and the number of terms."""
-        chunk = Chunk(self.order, 0, start, stop, np.float32(lr), self.clock, self.key)
-        functions = load_kernel(
-            sampled.train_chunk,
-            self.objective.coefficients,
-            self.sampler,
-            (self.tables, self.workspace, chunk),
-            Silent(),
-        )
-        loss, n_terms, self.clock = sampled.train_chunk(
-            *functions, self.tables, self.workspace, chunk
-        )
-        return loss, n_terms
-
-    def terms(self, n_terms):
-        """The examples of the last minibatch with their candidates, from the worker's workspace."""
-        s = self.workspace
-        batch = self.workspace.batch
-        columns = (s.rows, batch.label, batch.sample_count, batch.log_expected_count)
-        return [
-            Line(
-                int(s.example[p]),
-                list(
-                    zip(
-                        *(column[p, : s.n_candidates[p]].tolist() for column in columns),
-                        strict=True,
-                    )
-                ),
-            )
-            for p in range(n_terms)
-        ]
-
-    def chosen(self):
-        """The candidates of all examples, in one minibatch that changes nothing."""
-        return self.terms(self.train(0, self.problem.n, lr=0.0)[1])
-
-    def apply_decay(self):
-        problem = self.problem
-        if problem.optimizer.l2:
-            decay_all(problem.hidden, HIDDEN, problem.optimizer, self.clock)
-            decay_all(self.tables.outputs, problem.n_inputs, problem.optimizer, self.clock)
-
-    def assert_steps_as_the_reference(self, epochs=2, lr=0.1, tolerance=2e-5):
-        problem = self.problem
-        batch = self.plan.batch_size
-        for _, begin in itertools.product(range(epochs), range(0, problem.n, batch)):
-            chosen = self.order[begin : min(begin + batch, problem.n)]
-            loss, n_terms = self.train(begin, begin + len(chosen), lr)
-            scale = self.plan.sum_over / len(chosen)
-            settings = {
-                "uses_score_gain": self.plan.uses_score_gain,
-                "is_proximal": self.plan.is_proximal,
-            }
-            truth = problem.true_step(
-                chosen, self.terms(n_terms), self.objective, lr, scale, **settings
-            )
-            assert loss == pytest.approx(truth, rel=1e-4, abs=1e-4)
-        self.apply_decay()
-        close(self.tables.outputs.rows[:, problem.columns], problem.true_outputs.w, tolerance)
-        if problem.has_hidden:
-            close(problem.hidden.rows[:, :HIDDEN], problem.true_hidden.w, tolerance)
-
-
-def rows_table(problem):
-    table = new_table(problem.n_outputs, problem.dim, problem.optimizer)
-    problem.write_outputs(table)
-    return table
 
 
 # ---- a step
@@ -339,122 +204,6 @@ def test_same_seed_same_bytes_wherever_chunks_are_cut(kind):
 
     assert tables([0, 12]) == tables([0, 4, 12]) == tables([0, 4, 8, 12])
     assert tables([0, 12]) != tables([0, 12], seed=2)
-
-
-# ---- which rows are drawn
-
-MANY = 6000
-
-
-def draws(labels, n_classes, n_draws, sampling, **settings):
-    """The run of many examples that all have the same labels, and how often each class was drawn,
-    (n_terms, n_classes).
-    """
-    problem = Problem("dense", n=MANY, n_classes=n_classes, labels=[labels] * MANY)
-    run = Run(problem, sampling=sampling, n_draws=n_draws, batch=MANY, **settings)
-    n_terms = run.train(0, MANY, 0.0)[1]
-    s = run.workspace
-    within = np.arange(s.rows.shape[1]) < s.n_candidates[:n_terms, None]
-    sample_count = np.zeros((n_terms, n_classes))
-    term, place = np.nonzero(within)
-    assert len(set(zip(term, s.rows[term, place], strict=True))) == len(term), (
-        "a row stands twice in a term"
-    )
-    sample_count[term, s.rows[term, place]] = s.batch.sample_count[term, place]
-    return run, sample_count
-
-
-@pytest.mark.parametrize("n_draws", [1, 3, 6, 8])
-@pytest.mark.parametrize("positives", ["single", "joint"])
-def test_distinct_draws_avoid_the_positives_and_are_uniform(n_draws, positives):
-    labels = [7, 2, 4]
-    run, sample_count = draws(labels, 9, n_draws, DISTINCT, positives=positives)
-    avoided = [labels] if positives == "joint" else [[label] for label in labels]
-    for i, labels in enumerate(avoided):
-        mine = sample_count[i :: len(avoided)]
-        others = np.setdiff1d(np.arange(9), labels)
-        expected = min(n_draws, len(others))
-        assert not mine[:, labels].any()
-        assert (mine.sum(axis=1) == expected).all()
-        counts = mine[:, others].sum(axis=0)
-        # sampling without replacement varies less than the multinomial of the test
-        if expected < len(others):
-            assert stats.chisquare(counts).pvalue > 1e-3
-            patterns = np.unique(mine[:, others], axis=0, return_counts=True)[1]
-            assert stats.chisquare(patterns).pvalue > 1e-3
-        log_expected_count = run.workspace.batch.log_expected_count[
-            i, : run.workspace.n_candidates[i]
-        ]
-        np.testing.assert_allclose(
-            log_expected_count, np.log(expected / len(others)), rtol=1e-6, atol=1e-7
-        )
-
-
-@pytest.mark.parametrize(("positives", "labels"), [("single", [3]), ("summed", [3, 0])])
-def test_distinct_draws_that_keep_accidental_hits_are_uniform_over_all_rows(positives, labels):
-    _, sample_count = draws(labels, 7, 3, DISTINCT, positives=positives, keeps_accidental_hits=True)
-    assert (sample_count.sum(axis=1) == 3 * len(labels)).all()
-    assert set(np.unique(sample_count)) == {0, len(labels)}
-    assert stats.chisquare(sample_count.sum(axis=0)).pvalue > 1e-3
-
-
-NOISE = np.array([10, 1, 4, 0.5, 2, 2, 0.1])
-
-
-@pytest.mark.parametrize("keeps_accidental_hits", [True, False], ids=["hits", "no hits"])
-@pytest.mark.parametrize("n_draws", [1, 5, 20])
-def test_draws_with_replacement_add_up_and_follow_the_noise(n_draws, keeps_accidental_hits):
-    run, sample_count = draws(
-        [2], 7, n_draws, REPLACED, keeps_accidental_hits=keeps_accidental_hits, noise=NOISE
-    )
-    if keeps_accidental_hits:
-        assert (sample_count.sum(axis=1) == n_draws).all()
-    else:
-        assert not sample_count[:, 2].any()
-    others = np.arange(7) if keeps_accidental_hits else np.delete(np.arange(7), 2)
-    expected = run.noise[others] / run.noise[others].sum() * sample_count.sum()
-    assert stats.chisquare(sample_count[:, others].sum(axis=0), expected).pvalue > 1e-3
-    total = sample_count.sum() / MANY
-    assert total == pytest.approx(
-        n_draws * run.noise[others].sum(), abs=5 * np.sqrt(n_draws / MANY)
-    )
-
-
-@pytest.mark.parametrize("n_draws", [1, 5, 20])
-def test_collapsed_draws_appear_as_often_as_the_log_expected_count_says(n_draws):
-    """With probability 1 - (1 - q)^m, so that sample_count / e^log_expected_count is 1
-    on average.
-    """
-    run, sample_count = draws([2], 7, n_draws, COLLAPSED, keeps_accidental_hits=True, noise=NOISE)
-    assert set(np.unique(sample_count)) <= {0, 1}
-    for k, expected in enumerate(1 - (1 - run.noise) ** n_draws):
-        assert stats.binomtest(int(sample_count[:, k].sum()), MANY, expected).pvalue > 1e-4
-    s = run.workspace
-    for term in range(50):
-        places = s.rows[term, : s.n_candidates[term]]
-        log_expected = s.batch.log_expected_count[term, : len(places)]
-        np.testing.assert_allclose(log_expected, np.log(run.expected[places]), rtol=1e-5, atol=1e-6)
-
-
-def test_rows_that_share_a_slot_of_the_memory_of_draws_are_distinguished():
-    n_classes = 4 * FILTER_SIZE
-    noise = np.zeros(n_classes)
-    noise[[3, 3 + FILTER_SIZE, 3 + 2 * FILTER_SIZE, 9]] = 1
-    settings = {"positives": "summed", "keeps_accidental_hits": True, "noise": noise + 1e-12}
-    run, sample_count = draws([3, 3 + FILTER_SIZE], n_classes, 6, REPLACED, **settings)
-    assert (sample_count.sum(axis=1) == 12).all()
-    assert stats.chisquare(sample_count[:, noise > 0].sum(axis=0) / 2).pvalue > 1e-3
-    assert (run.workspace.n_candidates <= 5).all()
-
-
-def test_one_label_of_an_example_is_drawn_uniformly():
-    for positives in ("single", "joint"):
-        run, _ = draws([5, 0, 3], 6, 2, DISTINCT, positives=positives, one_label=True)
-        assert (run.workspace.batch.label.sum(axis=1) == 1).all()
-        chosen = run.workspace.rows[:, 0]
-        counts = [int((chosen == label).sum()) for label in (5, 0, 3)]
-        assert sum(counts) == MANY
-        assert stats.chisquare(counts).pvalue > 1e-3
 
 
 def test_all_objectives_share_one_compiled_signature():
