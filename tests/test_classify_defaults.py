@@ -11,6 +11,7 @@ from scipy.sparse import csr_matrix
 from embedx import objectives
 from embedx.classification import objective_choice, settings
 from embedx.classification.classifier import load
+from embedx.classification.estimator import SoftmaxClassifier
 from embedx.classification.settings import ClassifySettings
 from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.scaling import scaled, scaling_arrays
@@ -183,3 +184,29 @@ def test_a_tiny_gradient_takes_a_short_step(is_sparse, optimizer):
         return np.abs(output[3:]).max() / np.abs(output[:3]).max()
 
     assert moved(100.0) < 0.2 < 0.3 < moved(0.0)
+
+
+def measurements(rng, n):
+    """Rows of two labels, of columns in different units."""
+    y = rng.integers(2, size=n)
+    x = rng.normal(size=(n, 4)) + y[:, None]
+    return (x * [1, 1, 1, 300] + [0, 5, 50, 2000]).astype(np.float32), y
+
+
+def test_columns_in_different_units_are_standardised_as_in_training_wherever_rows_are_scored(
+    tmp_path,
+):
+    rng = np.random.default_rng(0)
+    x, y = measurements(rng, 300)
+    later, its_labels = measurements(rng, 300)
+    model = SoftmaxClassifier("ns", epochs=20).fit(x, y)
+    assert model.classifier_.settings["scaling"] == "standard"
+    assert model.score(later, its_labels) > 0.8
+    unscaled = SoftmaxClassifier("ns", epochs=20, scaling="none").fit(x, y)
+    assert unscaled.score(later, its_labels) < model.score(later, its_labels) - 0.1
+    loaded = SoftmaxClassifier.load(model.save(tmp_path / "model"))
+    np.testing.assert_allclose(loaded.predict_proba(later[:9]), model.predict_proba(later[:9]))
+    sparse = csr_matrix(np.abs(x))
+    assert SoftmaxClassifier("ns", epochs=1).fit(sparse, y).classifier_.settings["scaling"] == (
+        "none"
+    )

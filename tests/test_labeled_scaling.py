@@ -88,3 +88,38 @@ def test_the_scaling_is_chosen_by_the_values():
     assert chosen_scaling(scaled(unequal, "l2")) == "none"
     assert chosen_scaling(pixels) == "none"
     assert chosen_scaling(counts[:0]) == "none"
+
+
+def test_standard_columns_have_mean_0_and_deviation_1_and_constant_ones_are_0():
+    x = np.float32([[1, 5, 0.3], [3, 5, 0.3], [5, 5, 0.3]])
+    arrays = scaling_arrays(x, "standard")
+    z = scaled(x, "standard", arrays)
+    assert z.dtype == np.float32
+    np.testing.assert_allclose(z[:, 0], np.array([-1, 0, 1]) * math.sqrt(1.5), rtol=1e-6)
+    np.testing.assert_allclose(z[:, 1:], 0, atol=1e-6)
+    later = scaled(np.float32([[3, 6, 1e30]]), "standard", arrays)
+    np.testing.assert_allclose(later, [[0, 1, 1e6]], rtol=1e-6)
+
+
+def test_sparse_columns_are_divided_by_their_deviations_and_keep_their_zeros():
+    x = np.float32([[3, 0, 2, 0], [0, 0, 2, 0], [0, 4, 2, 0]])
+    arrays = scaling_arrays(csr_matrix(x), "standard")
+    assert not arrays["means"].any()
+    expected = x / np.where(x.std(axis=0) > 0, x.std(axis=0), 1)
+    for form in (np.asarray, csr_matrix):
+        np.testing.assert_allclose(dense(scaled(form(x), "standard", arrays)), expected, rtol=1e-6)
+
+
+def test_dense_columns_on_different_scales_or_far_from_0_are_standardised_by_default():
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=(200, 6)).astype(np.float32)
+    assert chosen_scaling(z) == "none"
+    assert chosen_scaling(100 * z) == "none"
+    assert chosen_scaling(rng.random((200, 6), np.float32)) == "none"
+    pixels = 255 * rng.random((200, 50)) * (rng.random((200, 50)) < np.linspace(0, 0.5, 50))
+    assert chosen_scaling(pixels.astype(np.float32)) == "none"
+    assert chosen_scaling(z * np.float32([1, 1, 1, 1, 1, 1000])) == "standard"
+    assert chosen_scaling(z + np.float32(100)) == "standard"
+    assert chosen_scaling(np.full((9, 2), np.float32(0.1))) == "none"
+    assert chosen_scaling(np.zeros((0, 2), np.float32)) == "none"
+    assert chosen_scaling(csr_matrix(1000 * np.abs(z))) != "standard"

@@ -99,7 +99,8 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     weights       storage of the labels' weights, "dense", "sparse" or "tree"; None: by size
     class_weight  "balanced", or a dict of labels and their weights, 1 where there is none; a row of
                   several labels has the mean of their weights. They multiply sample_weight
-    scaling       None: features are taken as they are
+    scaling       None: dense columns on different scales are standardised by `fit`, as in
+                  `embedx classify`; sparse features are taken as they are
     validation    a fraction of the rows to monitor during training, such as 0.1
     calibration   None: no rows are held out with lbfgs, nor by `partial_fit`, so that probabilities
                   are those of the objective; else as `embedx classify`
@@ -222,6 +223,9 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             "seed": seed_of(self.random_state) + self.n_iter_,
         }
         if is_first:
+            if not self._text:
+                # The first rows may be too few to say how columns are to be scaled.
+                overrides["scaling"] = self.scaling or "none"
             objective = objective_for(self.objective, given, data)
             return self._train(data, objective, given, overrides, None)
         # The schema of the first training is kept.
@@ -283,7 +287,7 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         options = {**given, "threads": self._threads, **overrides}
         options = {name: value for name, value in options.items() if value is not None}
-        if not self._text:
+        if not self._text and data.is_sparse:
             options.setdefault("scaling", "none")
         settings = ClassifySettings.from_options(options)
         # Settings of steps are not checked: after a fit by lbfgs, `partial_fit` may use them.

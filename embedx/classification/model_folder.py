@@ -7,6 +7,7 @@ variance.npy  float32 (rows, dim)     variances of the weights, with --posterior
 hidden.npy    float32 (features, dim) a row for each feature, absent without hidden layer
 maxima.npy    float32 (features,)     divisors of columns, with --scaling column-max
 idf.npy       float32 (features,)     inverse document frequencies, with --scaling tf-idf
+means.npy, deviations.npy  float64 (features,)  of columns, with --scaling standard
 label_order.npy  int32 (labels,)      the leaves of a tree of clusters from left to right, if there
                                       is one
 noise_*.npy   the sampler, if it is conditional on the input (embedx.samplers)
@@ -44,7 +45,7 @@ from embedx.classification import (
 from embedx.classification.settings import SCORES
 from embedx.errors import DataError, Setting
 from embedx.labeled.data import Columns, DataSchema, TextSchema
-from embedx.labeled.scaling import ARRAY_OF
+from embedx.labeled.scaling import ARRAYS_OF
 from embedx.labeled.words import TextFeatureSettings
 from embedx.objectives.contract import Objective
 from embedx.settings import MAX_WHOLE_NUMBER
@@ -87,6 +88,8 @@ SCHEMA = FolderSchema(
         "bias": Array(("rows",), FLOATS),
         "maxima": Array(("features",), FLOATS),
         "idf": Array(("features",), FLOATS),
+        "means": Array(("features",), FLOATS),
+        "deviations": Array(("features",), FLOATS),
         "label_order": Array(("labels",), ("int32",), indexes="labels"),
         "noise_projection": Array(("features", "stride")),
         "noise_offset": Array(("stride",)),
@@ -295,11 +298,11 @@ def _check_arrays(model: "Classifier") -> None:
     familiarity.check(model.arrays)
     decisions.check(model.arrays)
     scaling = str(model.settings.get("scaling"))
-    scaling_array = ARRAY_OF.get(scaling)
-    if scaling_array and scaling_array not in model.arrays:
-        needed_by = Setting("scaling", scaling)
-        problem = (f"names no array `{scaling_array}`, which ", needed_by, " needs")
-        raise DataError(DESCRIPTION, None, problem)
+    for scaling_array in ARRAYS_OF.get(scaling, ()):
+        if scaling_array not in model.arrays:
+            needed_by = Setting("scaling", scaling)
+            problem = (f"names no array `{scaling_array}`, which ", needed_by, " needs")
+            raise DataError(DESCRIPTION, None, problem)
 
     # Each is checked when it is made.
     if any(name in model.arrays for name in neighbours.ARRAYS):

@@ -15,7 +15,7 @@ class ClassifierParameters(TypedDict, total=False):
     deterministic: bool | None
     time_budget: float | str | None
     labels: Literal["all", "first", "lowest-id", "one"] | None
-    scaling: Literal["none", "l2", "column-max", "tf-idf"] | None
+    scaling: Literal["none", "l2", "column-max", "tf-idf", "standard"] | None
     hidden: int | None
     posterior: Literal["point", "gaussian"] | None
     prior_variance: float | None
@@ -89,7 +89,7 @@ class ClassifyParameters(TypedDict, total=False):
     seed: int | None
     labels: Literal["all", "first", "lowest-id", "one"] | None
     unseen: Literal["keep", "drop"] | None
-    scaling: Literal["none", "l2", "column-max", "tf-idf"] | None
+    scaling: Literal["none", "l2", "column-max", "tf-idf", "standard"] | None
     hidden: int | None
     pretrained: str | PathLike[str] | None
     score: Literal["inner-product", "euclidean"] | None

@@ -42,7 +42,7 @@ from embedx.classification.settings import (
 )
 from embedx.engine.settings import MAX_RATE
 from embedx.labeled.data import Labeled
-from embedx.labeled.scaling import ARRAY_OF, chosen_scaling, input_length, scaled, scaling_arrays
+from embedx.labeled.scaling import ARRAYS_OF, chosen_scaling, input_length, scaled, scaling_arrays
 from embedx.optimizers.contract import LABELS
 from embedx.optimizers.dcd import DualCoordinateDescent
 from embedx.optimizers.lbfgs import Lbfgs
@@ -51,7 +51,11 @@ from embedx.runtime.cores import usable_cores
 # Rows by which the scale of the features is estimated.
 N_SAMPLED = 10_000
 # Why features are scaled.
-SCALING_REASONS = {"tf-idf": "features are counts", "l2": "rows differ in length"}
+SCALING_REASONS = {
+    "tf-idf": "features are counts",
+    "l2": "rows differ in length",
+    "standard": "columns are on different scales, or far from 0",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,7 +116,7 @@ def scaled_features(settings: ClassifySettings, problem: Problem) -> tuple[Any, 
     features = problem.training.features
     previous = problem.previous_arrays
     if previous:
-        arrays = {name: previous[name] for name in ARRAY_OF.values() if name in previous}
+        arrays = {name: previous[name] for name in ARRAYS_OF.get(scaling, ())}
     else:
         arrays = scaling_arrays(features, scaling)
     return scaled(features, scaling, arrays), arrays
@@ -143,7 +147,9 @@ def choose_optimizer(settings: ClassifySettings, problem: Problem) -> Choice:
 
 
 def choose_scaling(settings: ClassifySettings, problem: Problem) -> Choice:
-    """tf-idf for counts, rows of unit length where they differ much in length, else none."""
+    """tf-idf for counts, rows of unit length where they differ much in length, standardised columns
+    where dense ones are unscaled, else none.
+    """
     scaling = chosen_scaling(problem.data.features)
     return Choice(scaling, SCALING_REASONS.get(scaling, ""))
 

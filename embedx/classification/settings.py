@@ -120,8 +120,8 @@ class ClassifySettings(TrainingSettings):
     scaling: str | None = param(
         None,
         "feature scaling; `l2`: rows to unit L2 norm, `column-max`: columns divided by their"
-        " maximum, `tf-idf`: counts by tf-idf, then `l2`; by default tf-idf for counts, l2 for"
-        " other sparse rows of very different norms, else none",
+        " maximum, `tf-idf`: counts by tf-idf, then `l2`, `standard`: columns standardised; by"
+        " default chosen from the data",
         choices=SCALINGS,
         panel="Data",
     )

@@ -8,15 +8,28 @@ import numpy as np
 from numpy import float32, float64, ndarray
 from scipy.sparse import csr_matrix, issparse
 
-SCALINGS = ("none", "l2", "column-max", "tf-idf")
-# The array, by feature, that a scaling computes from the training data.
-ARRAY_OF = {"column-max": "maxima", "tf-idf": "idf"}
+SCALINGS = ("none", "l2", "column-max", "tf-idf", "standard")
+# The arrays, by feature, that a scaling computes from the training data.
+ARRAYS_OF = {
+    "column-max": ("maxima",),
+    "tf-idf": ("idf",),
+    "standard": ("means", "deviations"),
+}
 MAX_SAMPLED_ROWS = 10_000
 # Rows are scaled to one length where the standard deviation of their lengths is more than this
 # share of the mean.
 UNEQUAL = 0.4
 # Lengths of inputs that differ from 1 by at most this count as 1.
 NEARLY = 1e-3
+# Standardised values are clipped to this many standard deviations.
+MAX_DEVIATIONS = 1e6
+# Rows that are standardised at a time, in float64.
+BLOCK_ROWS = 1000
+# A standard deviation of at most this share of the largest value is a rounding error.
+ROUNDED = 1e-7
+# Dense columns are standardised where the root mean square of one is more than this many times the
+# median standard deviation.
+UNSCALED = 5.0
 
 
 def column_maxima(features: Any) -> ndarray:
@@ -43,21 +56,45 @@ def idf(features: Any) -> ndarray:
     return np.asarray(np.log((1 + n_rows) / (1 + document_counts)) + 1, float32)
 
 
+def means(features: Any) -> ndarray:
+    """The mean of each dense feature, 0 of sparse ones; float64 (n_features,)."""
+    if isinstance(features, csr_matrix):
+        return np.zeros(features.shape[1])
+    return np.asarray(features.mean(axis=0, dtype=float64))
+
+
+def deviations(features: Any) -> ndarray:
+    """The standard deviation of each feature, 1 where it is constant; float64 (n_features,)."""
+    if isinstance(features, csr_matrix):
+        n_rows, n_features = features.shape
+        moments = [
+            np.bincount(features.indices, powers, n_features) / max(n_rows, 1)
+            for powers in (features.data, np.square(features.data, dtype=float64))
+        ]
+        sizes = np.sqrt(np.maximum(moments[1] - moments[0] ** 2, 0))
+    else:
+        sizes = features.std(axis=0, dtype=float64)
+    # The mean of equal values may be rounded.
+    is_constant = sizes <= ROUNDED * column_maxima(features)
+    return np.where(is_constant, 1, sizes)
+
+
+FUNCTIONS = {"maxima": column_maxima, "idf": idf, "means": means, "deviations": deviations}
+
+
 def scaling_arrays(features: Any, scaling: str) -> dict[str, ndarray]:
     """The arrays that a scaling needs, by their names in the model folder."""
-    functions = {"column-max": column_maxima, "tf-idf": idf}
-    if scaling not in functions:
-        return {}
-    return {ARRAY_OF[scaling]: functions[scaling](features)}
+    return {name: FUNCTIONS[name](features) for name in ARRAYS_OF.get(scaling, ())}
 
 
 def scaled(features: Any, scaling: str, arrays: Mapping[str, ndarray] | None = None) -> Any:
-    """The features on another scale; rows of zeros stay.
+    """The features on another scale; rows of zeros stay, except with `standard`.
 
     l2          each row divided by its length
     column-max  each column divided by its `maxima`
     tf-idf      each value x replaced by (1 + ln x) idf, values below 1 by x idf, then each row
                 divided by its length
+    standard    each column divided by its standard deviation, a dense one less its mean before
 
     arrays  those of `scaling_arrays`
     """
@@ -66,6 +103,10 @@ def scaled(features: Any, scaling: str, arrays: Mapping[str, ndarray] | None = N
     is_sparse = isinstance(features, csr_matrix)
     values = features.data if is_sparse else features
     columns = features.indices if is_sparse else slice(None)
+    if scaling == "standard" and not is_sparse:
+        return _standardised(features, arrays or {})
+    if scaling == "standard":
+        return _with_values(features, values / (arrays or {})["deviations"][columns])
     if scaling == "column-max":
         return _with_values(features, values / (arrays or {})["maxima"][columns])
     if scaling == "tf-idf":
@@ -79,6 +120,16 @@ def scaled(features: Any, scaling: str, arrays: Mapping[str, ndarray] | None = N
     row_of_value = _row_of_value(features.indptr)
     lengths = _sparse_lengths(values, row_of_value, features.shape[0])
     return _with_values(features, values / np.where(lengths > 0, lengths, 1)[row_of_value])
+
+
+def _standardised(features: ndarray, arrays: Mapping[str, ndarray]) -> ndarray:
+    """The columns less their means, divided by their deviations, some rows at a time."""
+    out = np.empty_like(features)
+    for start in range(0, len(features), BLOCK_ROWS):
+        rows = slice(start, start + BLOCK_ROWS)
+        z = (features[rows] - arrays["means"]) / arrays["deviations"]
+        out[rows] = z.clip(-MAX_DEVIATIONS, MAX_DEVIATIONS)
+    return out
 
 
 def _with_values(features: Any, values: ndarray) -> Any:
@@ -114,10 +165,12 @@ def _sparse_lengths(values: ndarray, row_of_value: ndarray, n_rows: int) -> ndar
 
 
 def chosen_scaling(features: Any) -> str:
-    """The default: "tf-idf" for counts, "l2" for other sparse rows of unequal length, or "none"."""
-    if not isinstance(features, csr_matrix):
-        return "none"
+    """The default: "tf-idf" for counts, "l2" for other sparse rows of unequal length, "standard"
+    for dense columns on different scales or far from 0, or "none".
+    """
     sample = features[:: max(1, features.shape[0] // MAX_SAMPLED_ROWS)]
+    if not isinstance(features, csr_matrix):
+        return "standard" if _is_unscaled(sample) else "none"
     if _are_counts(sample.data):
         return "tf-idf"
     lengths = row_lengths(sample)
@@ -125,6 +178,22 @@ def chosen_scaling(features: Any) -> str:
     if len(lengths) and lengths.std() > UNEQUAL * lengths.mean():
         return "l2"
     return "none"
+
+
+def _is_unscaled(features: ndarray) -> bool:
+    """Whether a dense column is much larger than most columns vary.
+
+    Columns that are standardised, or between 0 and 1, are not, nor are the pixels of images.
+    """
+    if not features.size:
+        return False
+    spreads = features.std(axis=0, dtype=float64)
+    sizes = np.hypot(means(features), spreads)
+    varies = spreads > ROUNDED * sizes
+    if not varies.any():
+        return False
+    largest = sizes[varies].max()
+    return bool(largest > UNSCALED * np.median(spreads[varies]))
 
 
 def _are_counts(data: ndarray) -> bool:

@@ -126,7 +126,7 @@ class ClassifyRequest(RunRequest):
     """`embedx classify`.
 
     objective    output layer; by default chosen from the data; `embedx objectives` lists all
-    train        {formats} files, globs, folders, DATA@SPLIT[:COLUMN] or digits
+    train        {formats} files, globs, folders, DATA@SPLIT[:COLUMN], digits
     label_names  names of the labels from 0 on: one per line, or ID TAB ... TAB NAME
     start        continue training this model folder on new rows, which may have new labels
     """

@@ -6,10 +6,9 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from embedx.labeled.data import offsets_of
+from embedx.labeled.scaling import MAX_DEVIATIONS
 
 INTERVALS_PER_COLUMN = 10
-# Standardised numbers are clipped to this many standard deviations.
-MAX_DEVIATIONS = 1e6
 
 
 def scales_of(values: np.ndarray, has_text: bool) -> list[list[float]]:
