@@ -25,22 +25,22 @@ from tests.support.notes import Notes
 from tests.support.refusals import refused, refused_data
 
 
-def same(ours, theirs):
+def same(value, expected):
     """Assert that two values are equal in all their parts, types included."""
-    assert type(ours) is type(theirs)
-    if isinstance(ours, np.ndarray):
-        assert ours.dtype == theirs.dtype
-        np.testing.assert_array_equal(ours, theirs)
-    elif isinstance(ours, dict):
-        assert ours.keys() == theirs.keys()
-        for name in ours:
-            same(ours[name], theirs[name])
-    elif isinstance(ours, list | tuple):
-        assert len(ours) == len(theirs)
-        for our, their in zip(ours, theirs, strict=True):
+    assert type(value) is type(expected)
+    if isinstance(value, np.ndarray):
+        assert value.dtype == expected.dtype
+        np.testing.assert_array_equal(value, expected)
+    elif isinstance(value, dict):
+        assert value.keys() == expected.keys()
+        for name in value:
+            same(value[name], expected[name])
+    elif isinstance(value, list | tuple):
+        assert len(value) == len(expected)
+        for our, their in zip(value, expected, strict=True):
             same(our, their)
     else:
-        assert ours == theirs
+        assert value == expected
 
 
 # ---- values on disk

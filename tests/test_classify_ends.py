@@ -86,6 +86,10 @@ def test_the_best_epoch_is_kept_and_patience_ends_the_training(monkeypatch):
     assert evaluate(trained.classifier, TOPICS[1])["p@1"] > 0.3
 
 
+def bytes_of_row(row):
+    return bytes(row.toarray())
+
+
 def test_a_share_of_the_rows_is_held_out_for_validation():
     assert "temperature" not in watched(epochs=1).classifier.facts
     trained = watched(validation="0.2", epochs=2)
@@ -94,10 +98,10 @@ def test_a_share_of_the_rows_is_held_out_for_validation():
     assert {"log_likelihood", "ndcg@5"} <= trained.classifier.facts["history"][0][
         "validation"
     ].keys()
-    ours, held_out = data_split.hold_out(TOPICS[0], 100, seed=1)
-    assert (len(ours), len(held_out)) == (400, 100)
-    both = sorted(map(bytes, (row.toarray() for part in (ours, held_out) for row in part.features)))
-    assert both == sorted(bytes(row.toarray()) for row in TOPICS[0].features)
+    trained_on, held_out = data_split.hold_out(TOPICS[0], 100, seed=1)
+    assert (len(trained_on), len(held_out)) == (400, 100)
+    rows = [row for part in (trained_on, held_out) for row in part.features]
+    assert sorted(map(bytes_of_row, rows)) == sorted(map(bytes_of_row, TOPICS[0].features))
 
 
 def test_a_model_trained_again_on_all_rows_knows_why_its_settings_were_chosen():

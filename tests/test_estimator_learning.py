@@ -17,16 +17,20 @@ def test_the_optimum_is_that_of_logistic_regression(digit_arrays, strength, seed
     """Also with weights of rows, which may be any numbers."""
     X, y, unseen, _ = digit_arrays
     weights = None if seed is None else np.random.default_rng(seed).uniform(0, 2, len(y))
-    theirs = LogisticRegression(C=strength, tol=1e-8, max_iter=10_000).fit(
+    reference = LogisticRegression(C=strength, tol=1e-8, max_iter=10_000).fit(
         X.astype(np.float64), y, weights
     )
-    ours = SoftmaxClassifier(
+    classifier = SoftmaxClassifier(
         l2=1 / (strength * (len(y) if weights is None else weights.sum()))
     ).fit(X, y, weights)
-    np.testing.assert_allclose(ours.predict_proba(unseen), theirs.predict_proba(unseen), atol=1e-3)
-    np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=1e-2)
+    np.testing.assert_allclose(
+        classifier.predict_proba(unseen), reference.predict_proba(unseen), atol=1e-3
+    )
+    np.testing.assert_allclose(classifier.coef_, reference.coef_, atol=1e-2)
     if strength == 1:
-        np.testing.assert_array_equal(SoftmaxClassifier().fit(X, y, weights).coef_, ours.coef_)
+        np.testing.assert_array_equal(
+            SoftmaxClassifier().fit(X, y, weights).coef_, classifier.coef_
+        )
 
 
 def test_two_classes_share_the_penalty_of_one_logistic_regression_with_twice_the_c(digit_arrays):
@@ -34,10 +38,12 @@ def test_two_classes_share_the_penalty_of_one_logistic_regression_with_twice_the
     X, y, unseen, _ = digit_arrays
     X = X[y < 2]
     y = y[y < 2]
-    theirs = LogisticRegression(C=2, tol=1e-8, max_iter=10_000).fit(X.astype(np.float64), y)
-    ours = SoftmaxClassifier().fit(X, y)
-    assert ours.coef_.shape == theirs.coef_.shape == (1, 256)
-    np.testing.assert_allclose(ours.predict_proba(unseen), theirs.predict_proba(unseen), atol=1e-3)
+    reference = LogisticRegression(C=2, tol=1e-8, max_iter=10_000).fit(X.astype(np.float64), y)
+    classifier = SoftmaxClassifier().fit(X, y)
+    assert classifier.coef_.shape == reference.coef_.shape == (1, 256)
+    np.testing.assert_allclose(
+        classifier.predict_proba(unseen), reference.predict_proba(unseen), atol=1e-3
+    )
 
 
 @pytest.mark.parametrize("name", ["softmax", "hs", "ar"])

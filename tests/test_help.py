@@ -288,23 +288,23 @@ def test_help_all_lists_the_settings_for_set(command, run):
 
 def on_a_terminal(*words, columns=80):
     """What a command prints on a terminal."""
-    ours, theirs = pty.openpty()
-    termios.tcsetwinsize(theirs, (24, columns))
+    screen, terminal = pty.openpty()
+    termios.tcsetwinsize(terminal, (24, columns))
     environment = {**os.environ, "COLUMNS": str(columns), "TERM": "dumb", "NO_COLOR": "1"}
     process = subprocess.Popen(
-        words, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs, env=environment
+        words, stdin=subprocess.DEVNULL, stdout=terminal, stderr=terminal, env=environment
     )
-    os.close(theirs)
+    os.close(terminal)
     output = b""
     while True:
         try:
-            some = os.read(ours, 65536)
+            block = os.read(screen, 65536)
         except OSError:  # on Linux, when the other end is closed
             break
-        if not some:
+        if not block:
             break
-        output += some
-    os.close(ours)
+        output += block
+    os.close(screen)
     assert process.wait(timeout=120) == 0
     return re.sub(r"\x1b\[[\d;]*m", "", output.decode()).replace("\r\n", "\n")
 

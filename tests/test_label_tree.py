@@ -236,30 +236,33 @@ def test_a_folder_gives_the_same_answers(tmp_path):
     for options in ({"weights": "sparse"}, {"weights": "tree", "leaf_size": 8, "trees": 2}):
         model = trained(data, **options)
         loaded = classifier.load(model.save(tmp_path / options["weights"]))
-        for ours, theirs in zip(
+        for best, loaded_best in zip(
             model.iter_top_k(data.features, 5), loaded.iter_top_k(data.features, 5), strict=True
         ):
-            np.testing.assert_array_equal(ours[0], theirs[0])
-            np.testing.assert_array_equal(ours[1], theirs[1])
+            np.testing.assert_array_equal(best[0], loaded_best[0])
+            np.testing.assert_array_equal(best[1], loaded_best[1])
         assert loaded.evaluate(data) == model.evaluate(data)
 
 
 def damages():
     """Each array with a change that would lead out of the others."""
-    yield "tree_levels", lambda a: a * 2
-    yield "tree_levels", lambda a: a[:0]
-    yield "tree_first_node", lambda a: a[::-1].copy()
-    yield "tree_n_rows", lambda a: np.where(np.arange(len(a)) == 0, -1, a).astype(a.dtype)
-    yield "tree_features", lambda a: a + 10**6
-    yield "tree_features", lambda a: a - 10**6
-    yield "tree_n_weights", lambda a: a + a.dtype.type(1)
-    yield "tree_child", lambda a: a + a.dtype.type(60_000)
-    yield "tree_child", lambda a: np.append(a[:-1], a[-1] + a.dtype.type(60_000))
-    yield "tree_child", lambda a: a.astype(np.int32) - 10**6
-    yield "tree_weight", lambda a: a[:-1]
-    yield "tree_bias", lambda a: np.append(a, np.float32(0))
-    yield "tree_labels", lambda a: np.zeros_like(a)
-    yield "tree_labels", lambda a: a + 10**6
+    yield "tree_levels", lambda array: array * 2
+    yield "tree_levels", lambda array: array[:0]
+    yield "tree_first_node", lambda array: array[::-1].copy()
+    yield (
+        "tree_n_rows",
+        lambda array: np.where(np.arange(len(array)) == 0, -1, array).astype(array.dtype),
+    )
+    yield "tree_features", lambda array: array + 10**6
+    yield "tree_features", lambda array: array - 10**6
+    yield "tree_n_weights", lambda array: array + array.dtype.type(1)
+    yield "tree_child", lambda array: array + array.dtype.type(60_000)
+    yield "tree_child", lambda array: np.append(array[:-1], array[-1] + array.dtype.type(60_000))
+    yield "tree_child", lambda array: array.astype(np.int32) - 10**6
+    yield "tree_weight", lambda array: array[:-1]
+    yield "tree_bias", lambda array: np.append(array, np.float32(0))
+    yield "tree_labels", lambda array: np.zeros_like(array)
+    yield "tree_labels", lambda array: array + 10**6
 
 
 def test_a_damaged_tree_is_reported(tmp_path):

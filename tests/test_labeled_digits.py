@@ -22,9 +22,9 @@ def test_same_seed_gives_same_digits_and_test_differs_from_training():
     first = digits(50, 50)
     again = digits(50, 50)
     other = digits(50, 50, seed=1)
-    for one, two in zip(first, again, strict=True):
-        np.testing.assert_array_equal(one.features, two.features)
-        np.testing.assert_array_equal(one.labels.ids, two.labels.ids)
+    for part, same_part in zip(first, again, strict=True):
+        np.testing.assert_array_equal(part.features, same_part.features)
+        np.testing.assert_array_equal(part.labels.ids, same_part.labels.ids)
     assert not np.array_equal(first[0].features, other[0].features)
     assert not np.array_equal(first[0].features, first[1].features)
 
@@ -37,11 +37,11 @@ def test_a_linear_classifier_finds_digits_neither_trivial_nor_hopeless():
 
 def test_a_one_is_a_vertical_stroke_and_a_seven_has_a_bar_on_top():
     train, _ = digits()
-    mean = np.array(
-        [
-            train.features[train.labels.ids == digit].mean(axis=0).reshape(16, 16)
-            for digit in range(10)
-        ]
-    )
-    assert mean[1][4:12].mean(axis=0).argmax() in (7, 8)
-    assert mean[7][:5].sum() > 1.5 * mean[7][-5:].sum()
+
+    def mean_picture(digit):
+        return train.features[train.labels.ids == digit].mean(axis=0).reshape(16, 16)
+
+    columns_of_one = mean_picture(1)[4:12].mean(axis=0)
+    assert columns_of_one.argmax() in (7, 8)
+    seven = mean_picture(7)
+    assert seven[:5].sum() > 1.5 * seven[-5:].sum()

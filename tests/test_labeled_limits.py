@@ -14,19 +14,17 @@ def test_input_length_is_the_root_mean_square_over_rows_with_features(form):
     assert input_length(form(x)) == pytest.approx(np.sqrt((25 + 144) / 2))
     assert input_length(form(0 * x)) == 1
     assert input_length(form(np.array([[np.inf]], np.float32))) == 1
-    assert input_length(form(np.array([[1 + NEARLY / 2]], np.float32))) == 1
-    assert input_length(form(np.array([[1 - NEARLY / 2]], np.float32))) == 1
-    assert input_length(form(np.array([[1 + 2 * NEARLY]], np.float32))) == pytest.approx(
-        1 + 2 * NEARLY
-    )
-    assert input_length(form(np.array([[1 - 2 * NEARLY]], np.float32))) == pytest.approx(
-        1 - 2 * NEARLY
-    )
+    for length in (1 + NEARLY / 2, 1 - NEARLY / 2):
+        assert input_length(form(np.array([[length]], np.float32))) == 1
+    for length in (1 + 2 * NEARLY, 1 - 2 * NEARLY):
+        assert input_length(form(np.array([[length]], np.float32))) == pytest.approx(length)
 
 
 def test_the_training_data_determine_the_number_of_features(write):
-    np.save(x := write("", "x.npy"), np.ones((3, 2), np.float32))
-    np.save(y := write("", "y.npy"), np.array([0, 4, 1]))
+    x = write("", "x.npy")
+    y = write("", "y.npy")
+    np.save(x, np.ones((3, 2), np.float32))
+    np.save(y, np.array([0, 4, 1]))
     data = read_training(x, y)
     schema = data.schema
     assert (schema.n_features, schema.n_labels) == (data.n_features, data.n_labels) == (2, 5)
@@ -37,6 +35,7 @@ def test_the_training_data_determine_the_number_of_features(write):
     ("text", "labels"), [("0\n4\n1\n\n\n", [[0], [4], [1]]), ("0\n4\n\n", [[0], [4], []])]
 )
 def test_empty_lines_at_the_end_are_rows_up_to_the_number_of_feature_rows(write, text, labels):
-    np.save(x := write("", "x.npy"), np.ones((3, 2), np.float32))
+    x = write("", "x.npy")
+    np.save(x, np.ones((3, 2), np.float32))
     data = read(x, write(text, "y.txt"))
     assert [data.labels[row].tolist() for row in range(3)] == labels

@@ -271,16 +271,18 @@ app.main()
 
 
 def test_ctrl_c_leaves_a_clean_terminal():
-    ours, theirs = pty.openpty()
-    termios.tcsetwinsize(theirs, (24, 60))
-    process = subprocess.Popen([sys.executable, "-c", INTERRUPTED], stdout=theirs, stderr=theirs)
-    os.close(theirs)
+    master, terminal = pty.openpty()
+    termios.tcsetwinsize(terminal, (24, 60))
+    process = subprocess.Popen(
+        [sys.executable, "-c", INTERRUPTED], stdout=terminal, stderr=terminal
+    )
+    os.close(terminal)
     screen = Screen(60)
     drawn = b""
     with contextlib.suppress(OSError):  # on Linux, when the other end is closed
-        while data := os.read(ours, 65536):
+        while data := os.read(master, 65536):
             drawn += data
-    os.close(ours)
+    os.close(master)
     assert process.wait(timeout=120) == 128 + signal.SIGINT
     assert b"reading:" in drawn
     screen.write(drawn.decode().replace("\r\n", "\n"))
@@ -288,11 +290,11 @@ def test_ctrl_c_leaves_a_clean_terminal():
 
 
 def test_the_width_is_that_of_the_terminal_at_the_moment():
-    ours, theirs = pty.openpty()
-    with open(theirs, "w") as stream:
+    master, terminal = pty.openpty()
+    with open(terminal, "w") as stream:
         for columns, width in ((100, 99), (30, 29), (0, 79)):
-            termios.tcsetwinsize(theirs, (24, columns))
+            termios.tcsetwinsize(terminal, (24, columns))
             assert bar.columns_of(stream) == width
-    os.close(ours)
+    os.close(master)
     assert bar.columns_of(io.StringIO()) == 79
     assert bar.columns_of(SimpleNamespace()) == 79

@@ -13,23 +13,14 @@ JOBS = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text("utf
 
 def test_the_lowest_versions_that_are_tested_are_those_that_are_declared():
     extras = PROJECT["optional-dependencies"]
-    declared = [
-        *PROJECT["dependencies"],
-        *(
-            requirement
-            for name in ("zstd", "parquet", "plots", "sklearn")
-            for requirement in extras[name]
-        ),
-    ]
-    pinned = [
-        line
-        for line in (ROOT / ".github" / "lowest.txt").read_text("utf-8").splitlines()
-        if not line.startswith("#")
-    ]
-    lowest = {
-        name: re.escape(version).replace(r"\.0", r"(\.0)?")
-        for name, version in (line.split("==") for line in pinned)
-    }
+    declared = list(PROJECT["dependencies"])
+    for name in ("zstd", "parquet", "plots", "sklearn"):
+        declared += extras[name]
+    lowest = {}
+    for line in (ROOT / ".github" / "lowest.txt").read_text("utf-8").splitlines():
+        if not line.startswith("#"):
+            name, version = line.split("==")
+            lowest[name] = re.escape(version).replace(r"\.0", r"(\.0)?")
     for requirement in declared:
         name, version = re.match(r"([\w-]+)(?:\[\w+\])?>=([\d.]+)", requirement).groups()
         assert re.fullmatch(lowest.pop(name), version), requirement
@@ -37,15 +28,12 @@ def test_the_lowest_versions_that_are_tested_are_those_that_are_declared():
 
 
 def test_each_python_of_the_classifiers_is_tested_on_each_system():
-    named = [
-        classifier.rpartition(" ")[2]
-        for classifier in PROJECT["classifiers"]
-        if re.search(r"3\.\d+$", classifier)
-    ]
-    assert JOBS["tests"]["strategy"]["matrix"]["python"] == named
-    assert len(JOBS["tests"]["strategy"]["matrix"]["os"]) == sum(
-        classifier.startswith("Operating") for classifier in PROJECT["classifiers"]
-    )
+    classifiers = PROJECT["classifiers"]
+    pythons = [line.rpartition(" ")[2] for line in classifiers if re.search(r"3\.\d+$", line)]
+    systems = [line for line in classifiers if line.startswith("Operating")]
+    matrix = JOBS["tests"]["strategy"]["matrix"]
+    assert matrix["python"] == pythons
+    assert len(matrix["os"]) == len(systems)
     assert set(JOBS["publish"]["needs"]) == set(JOBS) - {"publish"}
 
 

@@ -145,36 +145,31 @@ def test_sparse_rows_are_dense_ones_masked_to_their_support_step_by_step(
     is_whole = objective_class.traits.uses_score_gain
     n_labels, n_features = (4, 8) if is_whole else SIZES[size]
     data = topics(n=60, n_labels=n_labels, n_features=n_features, several=not is_whole)
-    ours, theirs = (
-        strategy(data, name, weights, sampler, optimizer) for weights in ("sparse", "dense")
-    )
-    mask = np.column_stack(
-        [mask_of(data, ours.objective, ours.sampler), np.ones(ours.n_outputs, dtype=bool)]
-    )
-    np.testing.assert_array_equal(dense_of(ours)[1], mask)
+    sparse = strategy(data, name, "sparse", sampler, optimizer)
+    dense = strategy(data, name, "dense", sampler, optimizer)
+    bias = np.ones(sparse.n_outputs, dtype=bool)
+    mask = np.column_stack([mask_of(data, sparse.objective, sparse.sampler), bias])
+    np.testing.assert_array_equal(dense_of(sparse)[1], mask)
     assert mask.all() or not is_whole
     if not is_whole:
-        n_slots = np.diff(ours.slots.indptr) - 1
-        some = n_slots < n_features
+        n_slots = np.diff(sparse.slots.indptr) - 1
+        is_part = n_slots < n_features
         kinds = {
             "whole": n_slots == n_features,
             "read": n_slots < 8 * 12,
-            "sought": some & (n_slots > 8 * 12),
+            "sought": is_part & (n_slots > 8 * 12),
         }
         assert kinds[size].any()
     order = np.random.default_rng(1).permutation(len(data))
     rate = MASKED[optimizer]
-    for start in range(0, 56, ours.batch):
-        losses = [
-            weights.train_examples(
-                weights.workers[0], chunk(order, start, start + ours.batch, rate)
-            )[0]
-            for weights in (ours, theirs)
-        ]
-        rows_of(theirs)[~mask] = 0
-        assert losses[0] == pytest.approx(losses[1], rel=1e-4, abs=1e-6)
-        np.testing.assert_allclose(dense_of(ours)[0], rows_of(theirs), rtol=1e-3, atol=2e-5)
-    assert np.abs(dense_of(ours)[0]).max() > 0.01
+    for start in range(0, 56, sparse.batch):
+        examples = chunk(order, start, start + sparse.batch, rate)
+        loss, *_ = sparse.train_examples(sparse.workers[0], examples)
+        dense_loss, *_ = dense.train_examples(dense.workers[0], examples)
+        rows_of(dense)[~mask] = 0
+        assert loss == pytest.approx(dense_loss, rel=1e-4, abs=1e-6)
+        np.testing.assert_allclose(dense_of(sparse)[0], rows_of(dense), rtol=1e-3, atol=2e-5)
+    assert np.abs(dense_of(sparse)[0]).max() > 0.01
 
 
 def test_a_proximal_step_uses_the_score_gain_of_each_sparse_row():
@@ -247,12 +242,12 @@ def test_sparse_rows_are_deterministic_for_any_number_of_threads(name):
 
 def test_weights_of_at_most_the_threshold_are_dropped():
     data = topics(n=300, n_labels=30)
-    every, some = (
+    every, is_part = (
         trained(data, "ns", epochs=3, weight_threshold=size).arrays["tree_weight"]
         for size in (0.0, 0.2)
     )
-    assert 0 < len(some) < len(every)
-    np.testing.assert_array_equal(np.sort(every[np.abs(every) > 0.2]), np.sort(some))
+    assert 0 < len(is_part) < len(every)
+    np.testing.assert_array_equal(np.sort(every[np.abs(every) > 0.2]), np.sort(is_part))
 
 
 @pytest.mark.parametrize(

@@ -48,10 +48,9 @@ def predicted(folder, capsys, *options):
 @pytest.mark.parametrize("options", [[], ["--json"]])
 def test_predictions_of_the_model_itself_score_as_it_does(folder, scored, capsys, options):
     record = scored(predicted(folder, capsys, *options))
-    ours, theirs = record["metrics"]
-    assert {name: theirs[name] for name in ("n", "p@1", "p@3", "ndcg@5", "psp@1")} == {
-        name: ours[name] for name in ("n", "p@1", "p@3", "ndcg@5", "psp@1")
-    }
+    model_scores, suggestion_scores = record["metrics"]
+    for name in ("n", "p@1", "p@3", "ndcg@5", "psp@1"):
+        assert suggestion_scores[name] == model_scores[name], name
     assert record["difference"]["p@1"] == record["from"]["p@1"] == record["to"]["p@1"] == 0
     assert "psp@1" not in record["difference"]
 
@@ -71,10 +70,10 @@ def test_predictions_of_the_model_itself_score_as_it_does(folder, scored, capsys
     ],
 )
 def test_suggestions_are_read_in_formats_of_other_programs(scored, text):
-    _, theirs = scored(text)["metrics"]
-    assert theirs["n"] == 4
+    _, suggestion_scores = scored(text)["metrics"]
+    assert suggestion_scores["n"] == 4
     # A label that the model does not know is right where the test row has it.
-    assert theirs["p@1"] == 0.5
+    assert suggestion_scores["p@1"] == 0.5
 
 
 @pytest.mark.parametrize("heading", ["", "text,label,score\n"])
@@ -83,8 +82,10 @@ def test_suggestions_are_read_from_csv(folder, heading):
     other.write_text(heading + '"a, b",login,.9\nc,login,1\n,billing,0.2\n"x ""y""",other,.4\n')
     if not heading:
         other.write_text("login,0.9\nlogin,1\nbilling,0.2\nother,0.4\n")
-    _, theirs = embedx.evaluate(folder / "m", test=folder / "test.csv", predictions=other).metrics
-    assert theirs["p@1"] == 0.5
+    _, suggestion_scores = embedx.evaluate(
+        folder / "m", test=folder / "test.csv", predictions=other
+    ).metrics
+    assert suggestion_scores["p@1"] == 0.5
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "|"])
@@ -111,14 +112,14 @@ def test_suggestions_are_split_as_the_labels_of_the_training_table_are(tmp_path,
         (tmp_path / "other").write_text(text)
         capsys.readouterr()
         invoke("eval", model, *test, "--json", "--quiet")
-        _, theirs = json.loads(capsys.readouterr().out)["test"]["metrics"]
-        assert (theirs["p@1"], theirs["p@3"]) == (1, 0.5)
+        _, suggestion_scores = json.loads(capsys.readouterr().out)["test"]["metrics"]
+        assert (suggestion_scores["p@1"], suggestion_scores["p@3"]) == (1, 0.5)
 
 
 def test_the_difference_is_paired_and_has_an_interval(scored):
     record = scored("login\nlogin\ndelivery\nx\n")
-    ours, theirs = record["metrics"]
-    assert (ours["p@1"], theirs["p@1"]) == (0.75, 0.5)
+    model_scores, suggestion_scores = record["metrics"]
+    assert (model_scores["p@1"], suggestion_scores["p@1"]) == (0.75, 0.5)
     assert record["difference"]["p@1"] == pytest.approx(0.25)
     assert record["from"]["p@1"] < 0.25 < record["to"]["p@1"]
     assert record["models"][1].endswith("other")
@@ -145,18 +146,18 @@ def test_suggestions_of_labels_by_number(tmp_path, capsys):
     capsys.readouterr()
     test = ["--test", str(tmp_path / "test.txt"), "--predictions", str(tmp_path / "other")]
     invoke("eval", model, *test, "--json", "--quiet")
-    _, theirs = json.loads(capsys.readouterr().out)["test"]["metrics"]
-    assert (theirs["p@1"], theirs["p@3"]) == (0.5, 0.5)
+    _, suggestion_scores = json.loads(capsys.readouterr().out)["test"]["metrics"]
+    assert (suggestion_scores["p@1"], suggestion_scores["p@3"]) == (0.5, 0.5)
 
 
 def test_predictions_are_scored_from_python_as_by_the_command(folder, scored):
     record = scored("login\nlogin\ndelivery\nx\n")
-    ours, theirs = record["metrics"]
+    model_scores, suggestion_scores = record["metrics"]
     files = {"test": folder / "test.csv", "predictions": folder / "other"}
     report = embedx.evaluate(folder / "m", **files)
     assert report.sides == record["models"]
-    assert report == {name: pytest.approx(value) for name, value in ours.items()}
-    assert report.metrics[1]["p@1"] == theirs["p@1"]
+    assert report == {name: pytest.approx(value) for name, value in model_scores.items()}
+    assert report.metrics[1]["p@1"] == suggestion_scores["p@1"]
     assert report.differences["p@1"].interval()[1] == pytest.approx(record["to"]["p@1"])
 
 

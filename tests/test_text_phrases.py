@@ -119,21 +119,21 @@ def test_collocations_scores_and_joined_text_are_gensims(case, tmp_path, monkeyp
             np.testing.assert_array_equal(corpus.counts, expected.counts)
             assert corpus.n_tokens == expected.n_tokens
     for k, model in enumerate(models):
-        ours = {
+        by_words = {
             collocation.words: (collocation.times, collocation.score)
             for collocation in phrase_list.passes[k]
         }
         scored = {}
-        for a, *between, b in ours:
+        for a, *between, b in by_words:
             name, score = model.score_candidate(a, b, between)
             scored[a, *between, b] = (model.vocab[name], pytest.approx(score, rel=1e-12))
-        assert ours == scored
+        assert by_words == scored
         if k == 0:  # gensim's list takes words with `_` apart
             scores_by_name = {
                 collocation.joined: collocation.score for collocation in phrase_list.passes[k]
             }
             assert scores_by_name == pytest.approx(model.export_phrases())
-        assert len(ours) >= 3 - k
+        assert len(by_words) >= 3 - k
         scores = [collocation.score for collocation in phrase_list.passes[k]]
         assert scores == sorted(scores, reverse=True)
 

@@ -87,10 +87,10 @@ def label_run(name, snapshot=None, **options):
     return trained.classifier.arrays, trained.outcome
 
 
-def same(ours, theirs):
-    assert ours.keys() == theirs.keys()
-    for name in ours:
-        np.testing.assert_array_equal(ours[name], theirs[name], err_msg=name)
+def same(value, expected):
+    assert value.keys() == expected.keys()
+    for name in value:
+        np.testing.assert_array_equal(value[name], expected[name], err_msg=name)
 
 
 def assert_resumes(run, name, stop_after, steps, threads=(1, 1, 1), **options):
