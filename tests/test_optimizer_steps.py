@@ -218,6 +218,9 @@ def test_the_accumulator_of_bounded_adagrad_stops_at_its_limit(name):
         assert table.state.max() > 1e28
 
 
+# ---- weight decay and the longest a row may be
+
+
 @kernel
 def decay_one(table, row, optimizer, clock):
     decay_row(table, row, DIM, optimizer, clock)
@@ -288,6 +291,9 @@ def test_a_row_is_shortened_to_the_norm_and_never_lengthened():
     )
     assert (table.rows[0, 7:] == before[0, 7:]).all()
     assert (table.rows[1:] == before[1:]).all()
+
+
+# ---- full gradients
 
 
 def test_rowwise_adagrad_with_momentum_follows_the_formula():
