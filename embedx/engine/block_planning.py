@@ -189,23 +189,30 @@ def _add_path(paths, workspace, block, word, n_centre_examples, n):
     """Add the pairs of a centre and its examples to each node on the path to the centre; return the
     number of nodes so far.
 
-    A node whose entry of the filter is unused in this block is new, and added without a search.
+    A node whose entry in `seen` is unused in this block is new. If it is used, the node is in its
+    column, or two nodes share the entry, and all candidates are searched.
     """
     seen = workspace.seen
+    column = workspace.column
     this_block = workspace.cursor[BLOCKS_SO_FAR]
     for at in range(paths.offsets[word], paths.offsets[word + 1]):
         node = paths.rows[at]
         bit = paths.values[at]
         entry = node % N_SEEN
-        k = _index_of(node, block.candidates, 0 if seen[entry] == this_block else n, n)
+        k = n
+        if seen[entry] == this_block:
+            k = column[entry]
+            if block.candidates[k] != node:
+                k = _index_of(node, block.candidates, 0, n)
         if k == n:
             seen[entry] = this_block
+            column[entry] = k
             block.candidates[k] = node
             n += 1
         _widen_spans(block, n_centre_examples, k)
+        counts = block.label if bit > 0 else block.bit_zero_count
         for i in range(n_centre_examples):
-            block.label[block.centre_examples[i], k] += bit
-            block.bit_zero_count[block.centre_examples[i], k] += 1 - bit
+            counts[block.centre_examples[i], k] += ONE
     return n
 
 

@@ -162,6 +162,7 @@ class SkipGramWorkspace(NamedTuple):
     # int64 (N_SEEN,): by row modulo N_SEEN, the last block that had such a row; a cheap
     # test whether a row is new in a block
     seen: ndarray
+    column: ndarray  # int64 (N_SEEN,): the place of that row among the candidates, with a tree
 
     # ---- vectors of a block and their gradients
     x: ndarray  # float32 (max inputs, stride): vectors of the inputs
@@ -227,6 +228,7 @@ def new_workspace(
         next_block=new_block(plan, longest_path),
         sampling=new_sample_workspace(plan.n_draws, 0),
         seen=np.full(N_SEEN, -1, int64),
+        column=np.zeros(N_SEEN, int64),
         x=x,
         x_gradient=x_gradient,
         h=x if is_skipgram else aligned_zeros(n_examples, columns),

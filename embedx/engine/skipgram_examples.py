@@ -71,10 +71,11 @@ def _coefficients_by_example(coefficients, shared, workspace, block, lr):
     plan = shared.plan
     n_examples = block.sizes[EXAMPLES]
     n = round_up_to_padding(n_candidates_of(block))
+    has_tree = plan.selection == PATH
     batch = Batch(
         workspace.batch.z,
         block.label,
-        workspace.batch.sample_count,
+        block.bit_zero_count if has_tree else workspace.batch.sample_count,
         workspace.batch.log_expected_count,
         workspace.batch.uniforms,
         workspace.batch.state_row,
@@ -82,10 +83,7 @@ def _coefficients_by_example(coefficients, shared, workspace, block, lr):
         workspace.batch.score_gain,
     )
     for e in range(n_examples):
-        if plan.selection == PATH:
-            for k in range(0, n, SIMD_WIDTH):
-                store(batch.sample_count, e, k, load(block.bit_zero_count, e, k))
-        else:
+        if not has_tree:
             _count_samples(plan, workspace, block, e, batch, n)
         if plan.uses_score_gain:
             for k in range(n):
