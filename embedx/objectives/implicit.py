@@ -45,7 +45,7 @@ from embedx.objectives.parts import (
 )
 
 # Iterations end with a step no longer than this. The error after it is about its square (Newton),
-# or less than a tenth of its cube (Halley).
+# or less than a fifth of its cube (Halley).
 NEWTON_TOLERANCE = 1e-8
 HALLEY_TOLERANCE = 1e-5
 HALLEY_TOLERANCE_32 = float32(0.02)
@@ -120,10 +120,10 @@ def _lambert_w_or_exponent(t):
 
 @kernel_part
 def solve_raman(batch, e, n, lr, u, before, n_labels, share):
-    """The u that solves the equation of `raman_step`, with pushes = Σ_k b_k / q_k, starting at `u`.
+    """(u, last step) of the equation of `raman_step`, with pushes = Σ_k b_k / q_k, starting at `u`.
 
-    Overwrites t_k = log b_k + b_k + u, in z[e, k], by b_k. During the iterations z[e, k] is b_k,
-    or the negative number t_k - u where b_k would underflow.
+    Overwrites t_k = log b_k + b_k + u, in z[e, k], by the b_k of before the last step, or by the
+    negative number t_k - u where b_k would underflow.
     """
     z = batch.z
     score_gain = batch.score_gain
@@ -136,31 +136,36 @@ def solve_raman(batch, e, n, lr, u, before, n_labels, share):
     for k in range(n):
         z[e, k] = _lambert_w_or_exponent(z[e, k] - u)
     n_short = 0
+    step = zero
     for _ in range(100):
         pushes = zero
         slopes = zero
         curvatures = zero
         for k in range(n):
             b = larger(z[e, k], zero)
-            damping = one / (one + b)
-            push = b / max(lr * score_gain[e, k], min_shift)
+            q = max(lr * score_gain[e, k], min_shift)
+            # 1 / (1 + b) and b / q by one division
+            inverse = one / ((one + b) * q)
+            damping = inverse * q
+            push = b * (one + b) * inverse
             pushes += push
             slopes += push * damping
             curvatures += push * damping**3
         step = raman_step(pushes, slopes, curvatures, u, before, n_labels, share)
         u += step
-        if abs(step) > short_step + ROUNDING * abs(u):
-            for k in range(n):
-                exponent = z[e, k] + log(z[e, k]) if z[e, k] > 0 else z[e, k]
-                z[e, k] = _lambert_w_or_exponent(exponent - step)
-            continue
-        for k in range(n):
-            z[e, k] = moved_lambert_w(z[e, k], step) if z[e, k] > 0 else z[e, k] - step
-        n_short += 1
+        is_short = abs(step) <= short_step + ROUNDING * abs(u)
+        n_short += is_short
         # a NaN ends it too
         if not abs(step) > tolerance + ROUNDING * abs(u) or n_short == MAX_SHORT_STEPS:
             break
-    return u
+        if is_short:
+            for k in range(n):
+                z[e, k] = moved_lambert_w(z[e, k], step) if z[e, k] > 0 else z[e, k] - step
+        else:
+            for k in range(n):
+                exponent = z[e, k] + log(z[e, k]) if z[e, k] > 0 else z[e, k]
+                z[e, k] = _lambert_w_or_exponent(exponent - step)
+    return u, step
 
 
 @kernel_part
@@ -176,6 +181,7 @@ def step_raman(batch, e, n, estimate, before, lr, n_updates):
     log_expected_count = batch.log_expected_count
     score_gain = batch.score_gain
     one = ONE
+    half = HALF
     zero = z.dtype.type(0)
     min_shift = z.dtype.type(MIN_SHIFT_32)
     n_labels = n_positives(batch, e, n)
@@ -195,10 +201,16 @@ def step_raman(batch, e, n, estimate, before, lr, n_updates):
     share = z.dtype.type(1 - (1 - mean_share) / (1 + (1 - mean_share) * n_labels * shift))
     mean = log_mean(before, estimate, share)
     unit = log(n_labels)  # so that b_k = W(e^{z_k - (u - unit)})
-    u = solve_raman(batch, e, n, lr, mean - unit, before - unit, n_labels, share)
+    u, step = solve_raman(batch, e, n, lr, mean - unit, before - unit, n_labels, share)
     for k in range(n):
-        coefficient = larger(z[e, k], zero) / max(lr * score_gain[e, k], min_shift) - label[e, k]
-        z[e, k] = coefficient if label[e, k] + sample_count[e, k] > 0 else zero
+        # b_k after the last step, by two terms of its series, over q_k
+        b = larger(z[e, k], zero)
+        q = max(lr * score_gain[e, k], min_shift)
+        inverse = one / ((one + b) * q)
+        damping = inverse * q
+        change = step * damping * (one - half * step * damping * damping)
+        push = b * (one - change) * ((one + b) * inverse)
+        z[e, k] = push - label[e, k] if label[e, k] + sample_count[e, k] > 0 else zero
     u += unit
     return u, n_labels * (u - 1 + np.exp(min(estimate - u, LARGEST_EXPONENT))) - reward
 
