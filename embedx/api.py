@@ -161,7 +161,7 @@ def _reserved(output: str | Path | None, overwrite: bool) -> Iterator[None]:
 @python_names()
 def compare(
     data: str | Sequence[str],
-    objectives: str | Sequence[str],
+    objectives: str | Sequence[str] | None,
     output: str | Path,
     *,
     overwrite: bool = False,
@@ -173,7 +173,8 @@ def compare(
     and a page in `output`.
 
     data        text, or labelled data with `test`, which are named as on the command line
-    objectives  names, a list or separated by commas: `"ns,hs"`
+    objectives  names, a list or separated by commas: `"ns,hs"`; None: the default ones of
+                `embedx compare`
     settings    those of `embedx compare`, of each run, and files: test, train_labels, test_labels,
                 pairs, analogies, next_item, cache_dir
     """
@@ -184,14 +185,14 @@ def compare(
     names = _names_of("data", data, "write the rows to a file")
     if isinstance(objectives, str):
         objectives = variants_of(objectives)
-    if not isinstance(objectives, list | tuple):
+    if objectives is not None and not isinstance(objectives, list | tuple):
         raise SettingError("objectives", objectives, "no names", "give a list, or `ns,hs`")
     with python_progress(verbose) as progress:
         return comparison.compare_files(
             names,
             files,
             given,
-            list(objectives),
+            objectives,
             as_path(output, "output"),
             resume=resume,
             overwrite=overwrite,

@@ -13,7 +13,7 @@ from embedx.comparison.data import variants_of
 from embedx.comparison.labels import LabelledData
 from embedx.comparison.records import FILE
 from embedx.comparison.runs import Runner
-from embedx.comparison.settings import CompareSettings
+from embedx.comparison.settings import USUAL_OBJECTIVES, CompareSettings
 from embedx.comparison.tables import sentences
 from embedx.comparison.text import TextData
 from embedx.errors import DataError, DivergedError, in_python
@@ -117,6 +117,25 @@ def test_objectives_are_named_in_one_string_and_the_outcome_prints_as_a_table(
     page = (tmp_path / "out" / "compare.html").read_text("utf-8")
     for text in (repr(outcome), page):
         assert re.search(r"(?<![\w-])--[a-z]", re.sub("(?s)<style>.*?</style>", "", text)) is None
+
+
+@pytest.mark.parametrize("max_scored", [0, 1000])
+def test_objectives_that_are_not_named_are_the_usual_ones_and_softmax_where_it_is_affordable(
+    two_topics, tmp_path, monkeypatch, capsys, max_scored
+):
+    monkeypatch.setattr(comparison, "MAX_SCORED", max_scored)
+    monkeypatch.setattr(
+        runs.Runner,
+        "run",
+        lambda runner, name, seed, options: {"result": run(name, seed, -2.0)["result"]},
+    )
+    folder = tmp_path / "out"
+    typed = words_of("--epochs 1 --seeds 1 --threads 1 --heldout 0.3 --json --output")
+    invoke("compare", str(two_topics), *typed, str(folder))
+    printed = capsys.readouterr()
+    names = list(USUAL_OBJECTIVES) + ["softmax"] * (max_scored > 0)
+    assert {entry["objective"] for entry in json.loads(printed.out)["objectives"]} == {*names}
+    assert f"--objectives {','.join(names)}; name others" in printed.err
 
 
 def test_a_failed_run_names_settings_as_python_or_the_command_line_does(

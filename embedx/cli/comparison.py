@@ -21,7 +21,7 @@ def compare(request: CompareRequest) -> None:
             request.data,
             files,
             request.options,
-            variants_of(request.objectives),
+            None if request.objectives is None else variants_of(request.objectives),
             folder,
             resume=request.resume,
             overwrite=request.overwrite,

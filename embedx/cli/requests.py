@@ -26,13 +26,14 @@ class CompareRequest(Request):
     data        text, named as for `embedx train`, but not -; with --test, labelled data, as for
                 `embedx classify`
     objectives  the output layers, separated by commas, perhaps with settings: ns,hs or
-                softmax,ova:loss=squared-hinge
+                softmax,ova:loss=squared-hinge; by default ns,hs,ar,ove,implicit,ldgs, and softmax
+                up to 1,000 labels or words
     next_item   sessions, one per line, by whose last items models are ranked and tuned
     resume      add the missing runs to the comparison in the folder
     """
 
     data: list[str]
-    objectives: Annotated[str, typer.Option()]
+    objectives: str | None = None
     train_labels: str | None = None
     test: str | None = None
     test_labels: str | None = None

@@ -18,7 +18,13 @@ from embedx.comparison.data import Data
 from embedx.comparison.labels import LabelledData, looks_labelled
 from embedx.comparison.ranking import Ranking, ranked
 from embedx.comparison.records import FILE, Records, Run
-from embedx.comparison.settings import BUDGET, CompareSettings
+from embedx.comparison.settings import (
+    BUDGET,
+    EXACT_OBJECTIVE,
+    MAX_SCORED,
+    USUAL_OBJECTIVES,
+    CompareSettings,
+)
 from embedx.comparison.tables import (
     axis_title,
     csv_text,
@@ -273,7 +279,7 @@ def compare_files(
     data_names: Sequence[str],
     files: Mapping[str, Any],
     given: Mapping[str, Any],
-    objectives: Sequence[str],
+    objectives: Sequence[str] | None,
     folder: Path,
     **arguments: Any,
 ) -> Comparison:
@@ -292,7 +298,7 @@ def compare_files(
 
 def compare(
     data: Data,
-    objectives: Sequence[str],
+    objectives: Sequence[str] | None,
     settings: CompareSettings,
     folder: Path,
     *,
@@ -303,13 +309,14 @@ def compare(
 ) -> Comparison:
     """Train each objective with each seed, in turn, score and rank them, and write the folder.
 
-    resume   continue what is in the folder, possibly with other objectives or more seeds
-    command  the command line, for the page
+    objectives  None: USUAL_OBJECTIVES, and EXACT_OBJECTIVE where it is affordable
+    resume      continue what is in the folder, possibly with other objectives or more seeds
+    command     the command line, for the page
 
     Raises `EmbedxError` for a mistake of the user, and if no run finished.
     """
     progress = progress or Silent()
-    variants = list(dict.fromkeys(objectives))
+    variants = list(dict.fromkeys(USUAL_OBJECTIVES if objectives is None else objectives))
     if not variants:
         raise SettingError(
             "objectives",
@@ -333,6 +340,12 @@ def compare(
         # overwritten; of both, resume has priority.
         records = Records(folder, identity, overwrite=not resume)
         facts_of_data = data.prepare(progress)
+        if objectives is None:
+            if data.n_outputs <= MAX_SCORED:
+                variants.append(EXACT_OBJECTIVE)
+                data.check(variants)
+            compared = Setting("objectives", ",".join(variants))
+            progress.note(compared, "; name others, or fewer, by ", Setting("objectives"))
         if not settings.given_limit and data.usual_epochs is not None:
             settings = dataclasses.replace(settings, epochs=data.usual_epochs)
             reason = f", because in {BUDGET:.0f} s so short a text would be overfitted; "

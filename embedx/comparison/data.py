@@ -41,6 +41,7 @@ class Data(ABC):
     pace              name of the fact of a run with the number of units per second
     applicable        names of the options that apply
     variant_settings  settings of variants of objectives, in addition to the objective's own
+    n_outputs         labels or words, known after `prepare`
     measures          in the order of tables; the first decides the ranking if all runs have it
     """
 
@@ -49,6 +50,7 @@ class Data(ABC):
     applicable: ClassVar[tuple[str, ...]]
     variant_settings: ClassVar[type[Settings]]
     why_inapplicable: ClassVar[Text]
+    n_outputs: int
     measures: Sequence[str]
     curve_of: str
     unit: str

@@ -127,6 +127,7 @@ class LabelledData(Data):
         )
 
         note_repeated_rows(training, self.rows, progress)
+        self.n_outputs = training.n_labels
         self._choose_measures()
         self.converging |= self._converging_variants(training)
         self.run_options = self._options_of_runs(len(training))

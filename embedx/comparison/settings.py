@@ -12,6 +12,11 @@ BUDGET = 60.0
 # On text of fewer words that time is dozens of epochs, which overfit: on 5 million words ns did not
 # beat the unigram baseline after 20.
 SHORT_TEXT = 10_000_000
+# Objectives that are compared if none are named, and up to how many labels or words softmax, which
+# scores all of them, is among these.
+USUAL_OBJECTIVES = ("ns", "hs", "ar", "ove", "implicit", "ldgs")
+EXACT_OBJECTIVE = "softmax"
+MAX_SCORED = 1000
 # Maximum number of trials of an objective, with --tune.
 MAX_TRIALS = 5
 # Settings that are passed to runs on text, and below to runs on labelled data.

@@ -129,6 +129,7 @@ class TextData(Data):
         ):
             vocabulary, remap = select(corpus, config.vocabulary, config.text.normalize)
             self.words = vocabulary.words
+            self.n_outputs = len(vocabulary)
             if corpus.n_tokens < SHORT_TEXT and self.unit != "nodes":
                 self.usual_epochs = config.settings.epochs
             facts: dict[str, Any] = {"tokens": corpus.n_tokens, "vocabulary": len(vocabulary)}
