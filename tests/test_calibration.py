@@ -58,9 +58,8 @@ def test_degenerate_answers_can_be_calibrated(scores, is_right):
     ],
 )
 def test_printed_probabilities_are_between_0_and_1(objective, options, settings, several, dense):
-    data, test = (
-        noisy(n, seed, dense=dense, several=several) for n, seed in ((4000, 0), (6000, 1))
-    )
+    data = noisy(4000, 0, dense=dense, several=several)
+    test = noisy(6000, 1, dense=dense, several=several)
     model = trained(data, objective, options, calibration=0.5, neighbours="none", **settings)
     assert model.facts["examples"] == 2000
     p, is_right = answers(model, test)

@@ -61,11 +61,9 @@ def test_objectives_learn_digits_from_dense_and_sparse_pictures(digit_arrays, na
 def test_weights_of_rows_are_relative_where_training_goes_by_steps(digit_arrays, name):
     X, y, *_ = digit_arrays
     weights = np.where(y == 0, 0.5, 1.0)
-    halves, wholes = (
-        SoftmaxClassifier(name, optimizer="adagrad", epochs=1).fit(X, y, factor * weights).coef_
-        for factor in (1, 2)
-    )
-    np.testing.assert_array_equal(halves, wholes)
+    fitted = SoftmaxClassifier(name, optimizer="adagrad", epochs=1).fit(X, y, weights)
+    doubled = SoftmaxClassifier(name, optimizer="adagrad", epochs=1).fit(X, y, 2 * weights)
+    np.testing.assert_array_equal(fitted.coef_, doubled.coef_)
 
 
 def test_rows_whose_label_is_empty_are_not_trained_on():

@@ -26,15 +26,13 @@ def test_scores_are_linear_in_the_features(digit_arrays):
 
 
 def test_a_hidden_layer_takes_dense_features_as_sparse_ones_and_has_no_coef(digit_arrays):
-    fitted, other = (
-        SoftmaxClassifier(hidden=8, epochs=1).fit(X, digit_arrays[1])
-        for X in (digit_arrays[0], sparse.csr_matrix(digit_arrays[0]))
-    )
-    assert not hasattr(fitted, "coef_")
-    assert fitted.decision_function(digit_arrays[2]).shape == (200, 10)
-    np.testing.assert_array_equal(
-        fitted.decision_function(digit_arrays[2]), other.decision_function(digit_arrays[2])
-    )
+    X, y, unseen, _ = digit_arrays
+    of_dense = SoftmaxClassifier(hidden=8, epochs=1).fit(X, y)
+    of_sparse = SoftmaxClassifier(hidden=8, epochs=1).fit(sparse.csr_matrix(X), y)
+    assert not hasattr(of_dense, "coef_")
+    scores = of_dense.decision_function(unseen)
+    assert scores.shape == (200, 10)
+    np.testing.assert_array_equal(scores, of_sparse.decision_function(unseen))
 
 
 def test_top_k_are_the_best_with_their_probabilities_in_a_saved_model_too(digit_arrays, tmp_path):

@@ -163,10 +163,11 @@ def test_generated_labels_have_the_documented_distribution():
     again, _ = generated(50, 300, seed=1)
     assert (again != features).nnz == 0
     # labels have the same words in data of another seed
-    sums, others = (
-        (y.T @ x).toarray() for x, y in ((features, labels), generated(50, 300, seed=2))
-    )
-    similar = normalised(sums - sums.mean(axis=0)) @ normalised(others - others.mean(axis=0)).T
+    other_features, other_labels = generated(50, 300, seed=2)
+    sums = (labels.T @ features).toarray()
+    other_sums = (other_labels.T @ other_features).toarray()
+    directions = normalised(sums - sums.mean(axis=0))
+    similar = directions @ normalised(other_sums - other_sums.mean(axis=0)).T
     seen = counts > 20
     assert (similar[seen].argmax(axis=1) == np.flatnonzero(seen)).mean() > 0.9
 

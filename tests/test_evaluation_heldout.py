@@ -245,10 +245,8 @@ def test_the_temperature_inverts_a_factor_of_the_scores(by):
         (scores(true, inputs) + noise).argmax(axis=1).astype(np.int32),
         np.arange(30_000) // 10,
     )
-    scored, calibration = (
-        HeldOutPairs(*(pair[part] for pair in pairs))
-        for part in (slice(10_000), slice(10_000, None))
-    )
+    scored = HeldOutPairs(*(array[:10_000] for array in pairs))
+    calibration = HeldOutPairs(*(array[10_000:] for array in pairs))
     right = evaluate(true, scored, calibration)
     recovered = evaluate(wrong, scored, calibration)
     assert recovered.temperature == pytest.approx(by, rel=0.03)

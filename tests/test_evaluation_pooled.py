@@ -109,10 +109,8 @@ def test_a_test_set_without_known_words_does_not_affect_the_others():
 
 def test_pooled_scores_of_several_runs_are_compared_pair_by_pair():
     tests = some_sets("ab", (300, 400))
-    good, bad = (
-        [words.pooled(random_answers(tests, seed, quality)) for seed in range(3)]
-        for quality in (2.0, 0.5)
-    )
+    good = [words.pooled(random_answers(tests, seed, 2.0)) for seed in range(3)]
+    bad = [words.pooled(random_answers(tests, seed, 0.5)) for seed in range(3)]
     estimate = words.paired_difference(good, bad)
     items = np.logical_and.reduce([answer.used for answer in [*good, *bad]])
     halves = [items[:300], items[300:]]

@@ -172,11 +172,9 @@ def test_the_page_of_two_classifiers_has_paired_differences(tmp_path, write):
         "utf-8"
     )
     cells = Page(text).cells
-    ours, theirs = (
-        load(folder).evaluate(read(test, None, schema=load(folder).schema))["p@1"]
-        for folder in folders
-    )
-    assert any(cell.startswith(f"+{ours - theirs:.3f} (") for cell in cells)
+    models = [load(folder) for folder in folders]
+    p_one, p_two = [model.evaluate(read(test, schema=model.schema))["p@1"] for model in models]
+    assert any(cell.startswith(f"+{p_one - p_two:.3f} (") for cell in cells)
     assert "recall of one" in text
     assert "one - two" in text
     assert text.index("Settings that differ") < text.index("Scores on")

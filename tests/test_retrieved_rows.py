@@ -10,6 +10,7 @@ from scipy.sparse import csr_matrix
 
 import embedx
 from embedx.classification.classifier import load
+from embedx.classification.row_blocks import joined_blocks
 from embedx.classification.settings import ClassifySettings
 from embedx.cli.setting_options import classify_options, train_options
 from embedx.labeled.data import Labeled, Labels
@@ -109,24 +110,26 @@ def test_the_search_begins_after_the_warm_up_and_says_so():
     log = io.StringIO()
     run(Ldgs, data, Reporter(log), warm_up=2.0)
     assert "search begins" not in log.getvalue()
-    drawn, partly, uniform = (
-        run(Ldgs, data, schedule="constant", **settings).classifier.arrays["output"]
-        for settings in ({"warm_up": 2.0}, {"warm_up": 1.0}, {"sampler": "uniform"})
-    )
+
+    def output_rows(**settings):
+        return run(Ldgs, data, schedule="constant", **settings).classifier.arrays["output"]
+
+    drawn = output_rows(warm_up=2.0)
+    partly = output_rows(warm_up=1.0)
+    uniform = output_rows(sampler="uniform")
     np.testing.assert_array_equal(drawn, uniform)
     assert abs(drawn - partly).max() > 0.01
 
 
 def test_the_same_seed_gives_the_same_rows():
     data = problem("hidden")
-    first, second = (
-        run(Ldgs, data, scored_fraction=0.2).classifier.arrays["output"] for _ in range(2)
-    )
-    np.testing.assert_array_equal(first, second)
-    assert (
-        abs(first - run(Ldgs, data, scored_fraction=0.2, seed=2).classifier.arrays["output"]).max()
-        > 0
-    )
+
+    def output_rows(**options):
+        return run(Ldgs, data, scored_fraction=0.2, **options).classifier.arrays["output"]
+
+    first = output_rows()
+    np.testing.assert_array_equal(first, output_rows())
+    assert abs(first - output_rows(seed=2)).max() > 0
 
 
 def test_search_is_refused_for_sparse_features():
@@ -232,13 +235,11 @@ def saved(request, tmp_path_factory):
 def test_a_search_scores_a_share_of_all_labels_and_reports_its_recall(saved):
     folder, features = saved
     model = load(folder)
-    true_ids, true_p = (
-        np.concatenate(part) for part in zip(*model.iter_top_k(features, 4), strict=True)
-    )
+    true_ids, true_p = joined_blocks(model.iter_top_k(features, 4))
     for share, threads in (1.0, 1), (0.1, 2):
         notes = Notes()
         searched = model.searched_top_k(features, 4, share=share, threads=threads, progress=notes)
-        ids, p = (np.concatenate(part) for part in zip(*searched, strict=True))
+        ids, p = joined_blocks(searched)
         recall = np.mean(
             [np.isin(a, b).mean() for a, b in zip(true_ids[:200], ids[:200], strict=True)]
         )

@@ -169,12 +169,14 @@ def test_an_index_and_its_sums_follow_the_table(blocks):
 @pytest.mark.parametrize(("threads", "blocks"), [(1, 1), (3, 2)])
 def test_threads_share_the_rows_of_a_new_index(threads, blocks):
     table = clustered(50, DIM, groups=9)
-    one, several = (
-        indexing.build_index(table, 47, DIM, spec(blocks, 5), np.random.default_rng(0), n)
-        for n in (1, threads)
-    )
-    np.testing.assert_array_equal(one.cluster, several.cluster)
-    check(several, table[:47])
+
+    def built_by(n_threads):
+        rng = np.random.default_rng(0)
+        return indexing.build_index(table, 47, DIM, spec(blocks, 5), rng, n_threads)
+
+    index = built_by(threads)
+    np.testing.assert_array_equal(index.cluster, built_by(1).cluster)
+    check(index, table[:47])
 
 
 # ---- a query

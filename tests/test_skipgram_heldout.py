@@ -1,5 +1,7 @@
 """Word vectors of a text of which a part is held out, and which part that is."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -64,14 +66,15 @@ def test_spans_are_held_out_with_a_border_that_is_not_used(n, share, n_spans, bo
 
 def test_spans_depend_on_the_length_of_the_text_and_the_share_alone():
     remap = np.arange(9, dtype=np.int32)
-    one, other = (
-        hold_out(some_tokens(200 * PIECE, seed=seed)[: 199 * PIECE + 5], remap, 0.1)
-        for seed in (0, 1)
-    )
-    assert one.pieces.tolist() == other.pieces.tolist()
-    assert one.bounds.tolist() == other.bounds.tolist()  # sentences end at the same places in both
-    chunks = np.diff([start for start, _ in one.bounds.tolist()])
-    assert len(set(chunks.tolist())) > 3  # at random places, which no rhythm of the text can meet
+    n = 199 * PIECE + 5
+    held_out = hold_out(some_tokens(200 * PIECE, seed=0)[:n], remap, 0.1)
+    of_other_words = hold_out(some_tokens(200 * PIECE, seed=1)[:n], remap, 0.1)
+    assert held_out.pieces.tolist() == of_other_words.pieces.tolist()
+    # Sentences end at the same places in both.
+    assert held_out.bounds.tolist() == of_other_words.bounds.tolist()
+    distances = np.diff([start for start, _ in held_out.bounds.tolist()])
+    # At random places, which no rhythm of the text can meet.
+    assert len(set(distances.tolist())) > 3
 
 
 def test_the_words_of_the_spans_are_held_out_in_text_order():
@@ -82,11 +85,9 @@ def test_the_words_of_the_spans_are_held_out_in_text_order():
     places = []
     unseen = np.zeros(7, int)
     sentence = 0
-    span = {
-        position: k
-        for k, (start, stop) in enumerate(held_out.bounds.tolist())
-        for position in range(start, stop)
-    }
+    span = {}
+    for k, (start, stop) in enumerate(held_out.bounds.tolist()):
+        span |= dict.fromkeys(range(start, stop), k)
     for position, token in enumerate(tokens.tolist()):
         if held_out.pieces[position // PIECE] and token >= 0 and remap[token] >= 0:
             unseen[remap[token]] += 1  # of borders too
@@ -100,7 +101,7 @@ def test_the_words_of_the_spans_are_held_out_in_text_order():
     assert hold_out(tokens, np.minimum(remap, 0), 0.4).counts.tolist() == [unseen.sum()]
     assert unseen.sum() > held_out.n_words == sum(word >= 0 for word in words)
     assert held_out.spans.tolist() == [place[0] for place in places]
-    changes = [one != other for one, other in zip(places[1:], places[:-1], strict=True)]
+    changes = [before != after for before, after in itertools.pairwise(places)]
     # a window ends where the sentence does, and where the span does
     assert (np.diff(held_out.sentences) > 0).tolist() == changes
 
@@ -126,12 +127,9 @@ def test_the_share_that_a_refusal_names_can_be_held_out(n):
     remap = np.arange(9, dtype=np.int32)
     with refused("heldout", "heldout", value=0.001) as refusal:
         hold_out(tokens, remap, 0.001)
-    (named,) = (
-        part.value
-        for part in parts_of(refusal.value.remedy)
-        if isinstance(part, Setting) and part.name == "heldout"
-    )
-    assert len(hold_out(tokens, remap, named).bounds) >= 2
+    settings = [part for part in parts_of(refusal.value.remedy) if isinstance(part, Setting)]
+    (share,) = [setting.value for setting in settings if setting.name == "heldout"]
+    assert len(hold_out(tokens, remap, share).bounds) >= 2
 
 
 def test_no_share_of_a_text_of_two_pieces_is_named():

@@ -5,6 +5,7 @@ import pytest
 from scipy.sparse import csr_matrix
 
 from embedx.classification import label_weights
+from embedx.classification.row_blocks import joined_blocks
 from embedx.classification.settings import ClassifySettings
 from embedx.labeled.data import Labeled, Labels
 from tests.support.label_data import ova, topics, trained
@@ -96,9 +97,7 @@ def test_scores_of_sparse_weights_are_those_of_their_rows_and_unseen_labels_are_
     np.testing.assert_allclose(model.scores(data.features)[:, labels], z, atol=1e-5)
     metrics = model.evaluate(data)
     assert np.isfinite(metrics["log_likelihood"])
-    ids, p = (
-        np.concatenate(parts) for parts in zip(*model.iter_top_k(data.features, 5), strict=True)
-    )
+    ids, p = joined_blocks(model.iter_top_k(data.features, 5))
     np.testing.assert_array_equal(ids[:, 0], model.scores(data.features).argmax(axis=1))
     assert ((p >= 0) & (p <= 1)).all()
     assert np.abs(level.weight).min() > 0.02
@@ -181,9 +180,7 @@ def test_degenerate_data_can_be_trained_on(weights, lists, kind):
     assert all(np.isfinite(array).all() for array in model.arrays.values())
     metrics = model.evaluate(data)
     assert 0 <= metrics["p@1"] <= 1
-    ids, p = (
-        np.concatenate(parts) for parts in zip(*model.iter_top_k(data.features, 9), strict=True)
-    )
+    ids, p = joined_blocks(model.iter_top_k(data.features, 9))
     assert all(sorted(row) == list(range(7)) for row in ids.tolist())
     assert (np.diff(p, axis=1) <= 1e-6).all()
     assert [len(ids) for ids, _ in model.iter_top_k(data.features[:0], 3)] in ([], [0])

@@ -130,18 +130,18 @@ def test_continued_training_on_the_same_text_keeps_the_vectors(folder, objective
     new = train_more(folder(objective), TEXT, objective=objective).model
     assert new.words == old.words
     pairs, calibration = heldout.pairs_of(a_text(seed=2), old)
-    before, after = (
-        heldout.evaluate(model, pairs, calibration).log_likelihood for model in (old, new)
-    )
-    assert after > before - 0.01
+    before = heldout.evaluate(old, pairs, calibration)
+    after = heldout.evaluate(new, pairs, calibration)
+    assert after.log_likelihood > before.log_likelihood - 0.01
     fresh = embedx.SkipGram(objective=objective, **{**FEW, "epochs": 1}).fit(TEXT).model
     continued = train_more(
         folder(objective), TEXT, objective=objective, epochs=1, learning_rate=1e-3
     ).model
-    distance_of_continued, distance_of_fresh = (
-        np.abs(rows(model, old.words, "input") - old.vectors).max() for model in (continued, fresh)
-    )
-    assert distance_of_continued < 0.1 < distance_of_fresh
+
+    def distance_to_old(model):
+        return np.abs(rows(model, old.words, "input") - old.vectors).max()
+
+    assert distance_to_old(continued) < 0.1 < distance_to_old(fresh)
 
 
 @pytest.mark.parametrize("objective", ["ns", "ar", "hs"])
@@ -227,9 +227,8 @@ def test_held_out_text_is_scored_before_and_after_and_a_fall_is_warned_of(folder
 def test_scores_that_fall_are_warned_of(write):
     words = [f"w{k}" for k in range(40)]
     rng = np.random.default_rng(0)
-    good, bad = (
-        WordVectors(words, {"input": rng.normal(size=(40, 5)).astype(np.float32)}) for _ in range(2)
-    )
+    good = WordVectors(words, {"input": rng.normal(size=(40, 5)).astype(np.float32)})
+    bad = WordVectors(words, {"input": rng.normal(size=(40, 5)).astype(np.float32)})
     pairs = [(a, b) for a in words[:20] for b in words[20:]]
     lines = [f"{a}\t{b}\t{good.similarity(a, b)}\n" for a, b in pairs]
     tests = WordTests(pairs=[write("".join(lines))])
@@ -294,14 +293,16 @@ def test_a_run_that_continues_a_model_resumes_to_the_same_bytes(folder, freeze, 
     snapshot = run().outcome.state.snapshot()
     stop_after(None)
     resumed = run(snapshot).model.arrays
-    one, two = (run(deterministic=True, threads=n).model.arrays for n in (1, 2))
+    by_one = run(deterministic=True, threads=1).model.arrays
+    by_two = run(deterministic=True, threads=2).model.arrays
     for name in uninterrupted:
         np.testing.assert_array_equal(resumed[name], uninterrupted[name])
-        np.testing.assert_array_equal(one[name], two[name])
-    this, other = (
-        Start(StartSettings(start=str(folder(name)))).identity() for name in ("ns", "ar")
-    )
-    assert this != other
+        np.testing.assert_array_equal(by_one[name], by_two[name])
+
+    def identity(objective):
+        return Start(StartSettings(start=str(folder(objective)))).identity()
+
+    assert identity("ns") != identity("ar")
 
 
 @pytest.mark.parametrize("name", ["vectors.txt", "vectors.npz"])

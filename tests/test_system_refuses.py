@@ -70,16 +70,12 @@ def test_libraries_start_no_threads_where_the_system_starts_none(
 
 
 def test_the_help_is_the_same_without_docstrings():
-    plain, stripped = (
-        subprocess.run(
-            [sys.executable, *options, "-m", "embedx", "train", "--help"],
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for options in ([], ["-OO"])
-    )
-    assert plain == stripped
+    def help_of(*python):
+        command = [*python, "-m", "embedx", "train", "--help"]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    plain = help_of(sys.executable)
+    assert plain == help_of(sys.executable, "-OO")
     assert "files, globs" in plain
 
 
