@@ -114,6 +114,10 @@ def test_objectives_are_named_in_one_string_and_the_outcome_prints_as_a_table(
     assert heading.split()[:2] == ["objective", "rank"]
     assert [first.split()[0], second.split()[0]] == ["ns", "hs"]
     assert repr(outcome).endswith("add 3 by seeds=5 and resume=True.")
+    html = outcome._repr_html_()
+    assert html.startswith('<table class="dataframe"><thead><tr><th>objective</th><th>rank</th>')
+    assert "<tr><td>ns</td><td>1</td>" in html
+    assert "<p>Each was trained with 2 seeds" in html or "resume=True.</p>" in html
     page = (tmp_path / "out" / "compare.html").read_text("utf-8")
     for text in (repr(outcome), page):
         assert re.search(r"(?<![\w-])--[a-z]", re.sub("(?s)<style>.*?</style>", "", text)) is None

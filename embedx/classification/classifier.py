@@ -42,11 +42,14 @@ from embedx.labeled.data import DataSchema, Labeled
 from embedx.labeled.rows_from_python import features_of
 from embedx.labeled.scaling import scaled
 from embedx.objectives.contract import Objective, log_softmax
+from embedx.pages.notebook import facts_table
 from embedx.runtime.progress import SILENT, Progress
 from embedx.samplers.contract import Sampler
 
 # Scores computed at a time.
 BLOCK_FLOATS = 1 << 23
+# Names of labels in a notebook.
+MAX_SHOWN = 10
 
 
 @dataclass(repr=False)
@@ -70,6 +73,18 @@ class Classifier:
         sizes = f"{self.n_labels:,} labels, {self.schema.n_features:,} features"
         rows = f"{self.n_training_rows:,} training rows"
         return f"{type(self).__name__}({self.objective.name}, {sizes}, {rows})"
+
+    def _repr_html_(self) -> str:
+        """A table, for notebooks."""
+        facts = {
+            "objective": self.objective.name,
+            "labels": f"{self.n_labels:,}",
+            "features": f"{self.schema.n_features:,}",
+            "training rows": f"{self.n_training_rows:,}",
+            "scaling": self.settings.get("scaling", "none"),
+            "first labels": ", ".join(map(self.name, range(min(self.n_labels, MAX_SHOWN)))),
+        }
+        return facts_table(facts)
 
     @property
     def n_labels(self) -> int:

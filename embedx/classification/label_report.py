@@ -22,6 +22,7 @@ from embedx.labeled.data import Labeled
 from embedx.labeled.labelled_rows_from_python import labelled_rows
 from embedx.labeled.read import read_test
 from embedx.labeled.tables.settings import TableSettings
+from embedx.pages import notebook
 from embedx.pages.plain import aligned, metric_rows
 from embedx.runtime.frames import data_frame
 from embedx.runtime.progress import Progress
@@ -119,13 +120,28 @@ class LabelReport(Metrics):
         return self.analysis.headlines if self.analysis else []
 
     def __repr__(self) -> str:
+        parts = [self.headlines, aligned(self._metric_rows()), *map(aligned, self._detail_rows())]
+        return "\n\n".join("\n".join(part) for part in parts if part)
+
+    def _repr_html_(self) -> str:
+        metrics = notebook.table(self._metric_rows(), has_heading=len(self.sides) > 1)
+        details = map(notebook.table, self._detail_rows())
+        return "".join([notebook.sentences(self.headlines), metrics, *details])
+
+    def _metric_rows(self) -> list[list[str]]:
+        """A row for each metric, below the names of the sides if there are several."""
         columns = self.columns()
         heading = [["metric", *columns]] if len(self.sides) > 1 else []
-        parts = [self.headlines, aligned([*heading, *metric_rows(*columns.values())])]
-        if self.analysis is not None:
-            parts.append(aligned(prediction_analysis.frequency_rows(self.analysis.by_frequency)))
-            parts.append(aligned(prediction_analysis.threshold_rows(self.analysis.thresholds)))
-        return "\n\n".join("\n".join(part) for part in parts if part)
+        return [*heading, *metric_rows(*columns.values())]
+
+    def _detail_rows(self) -> list[list[list[str]]]:
+        """The tables of the analysis, each with a heading."""
+        if self.analysis is None:
+            return []
+        return [
+            prediction_analysis.frequency_rows(self.analysis.by_frequency),
+            prediction_analysis.threshold_rows(self.analysis.thresholds),
+        ]
 
     def columns(self) -> dict[str, Metrics]:
         """The metrics by the name of the side; of two sides also their difference, and the ends of

@@ -30,6 +30,7 @@ from embedx.comparison.tables import (
     csv_text,
     curve_rows,
     difference_rows,
+    html,
     intervals,
     numbers,
     page,
@@ -129,6 +130,9 @@ class Comparison:
 
     def __repr__(self) -> str:
         return text(self.ranking, self.progress.spelling)
+
+    def _repr_html_(self) -> str:
+        return html(self.ranking, self.progress.spelling)
 
     def to_frame(self, kind: str = "ranking") -> Any:
         """A `pandas.DataFrame`. Raises `EmbedxError` without pandas.
@@ -267,8 +271,8 @@ class Comparison:
         ended = sorted(run["ended"] for run in self.records.runs)
         if ended:
             setup["when"] = f"{ended[0]} to {ended[-1]}"
-        html = page(self.data.name, ranking, self.data.curve_of, setup, self.progress.spelling)
-        write_text(self.folder / PAGE, html)
+        written = page(self.data.name, ranking, self.data.curve_of, setup, self.progress.spelling)
+        write_text(self.folder / PAGE, written)
         write_text(self.folder / NUMBERS, csv_text(ranking))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from embedx.comparison.ranking import MEASURE_NAMES, Line, Ranking
 from embedx.errors import Setting, Spelling, Text, in_python, joined, one_line, spelled
 from embedx.evaluation.statistics import LEVEL, Standing
-from embedx.pages import charts as drawing
+from embedx.pages import charts as drawing, notebook
 from embedx.pages.document import render
 from embedx.pages.plain import aligned, csv_text as as_csv
 from embedx.settings import Options
@@ -103,6 +103,24 @@ def text(ranking: Ranking, spelling: Spelling = in_python) -> str:
     """The table, failures and conclusions, for a terminal."""
     if not ranking.lines:
         return "\n".join(sentences(ranking.troubles, spelling))
+    lines = aligned(ranking_and_costs(ranking, spelling))
+    troubles = sentences(ranking.troubles, spelling)
+    advice = sentences(ranking.advice, spelling)
+    return "\n".join([*lines, about(ranking), *troubles, "", *advice])
+
+
+def html(ranking: Ranking, spelling: Spelling = in_python) -> str:
+    """The same for a notebook."""
+    parts = [notebook.sentences(sentences(ranking.troubles, spelling))]
+    if ranking.lines:
+        shown = notebook.table(ranking_and_costs(ranking, spelling))
+        parts = [shown, notebook.sentences([about(ranking)]), *parts]
+        parts.append(notebook.sentences(sentences(ranking.advice, spelling)))
+    return "".join(parts)
+
+
+def ranking_and_costs(ranking: Ranking, spelling: Spelling) -> list[list[str]]:
+    """A heading, and a row for each objective: scores, speed, memory, what was tuned."""
     tuned = {row["objective"]: row["options"] for row in tuned_options(ranking, spelling)}
     rows = [
         ranking_row(ranking, line)
@@ -110,10 +128,7 @@ def text(ranking: Ranking, spelling: Spelling = in_python) -> str:
         | ({"tuned": tuned[line.objective]} if tuned else {})
         for line in ranking.lines
     ]
-    lines = aligned(table(rows))
-    troubles = sentences(ranking.troubles, spelling)
-    advice = sentences(ranking.advice, spelling)
-    return "\n".join([*lines, about(ranking), *troubles, "", *advice])
+    return table(rows)
 
 
 def sentences(texts: Iterable[Text], spelling: Spelling) -> list[str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from embedx.errors import check_kind
 from embedx.evaluation import statistics
 from embedx.evaluation.statistics import number
-from embedx.pages import figures
+from embedx.pages import figures, notebook
 from embedx.pages.plain import aligned, tab_separated
 from embedx.runtime.frames import data_frame
 
@@ -241,6 +241,14 @@ class Report:
 
     # What a notebook shows.
     __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        names: list[str] = []
+        if len(self.models) > 1:
+            pairs = zip(self.sides, self.models, strict=True)
+            names = [f"{side}: {model}" for side, model in pairs]
+        conclusions = notebook.sentences(self.conclusions())
+        return notebook.sentences(names) + notebook.table(self.rows()) + conclusions
 
     def tsv(self) -> str:
         """The same for programs: a row for each score, then one for each difference, whose model is

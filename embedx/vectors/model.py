@@ -9,7 +9,6 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ from numpy import float32, ndarray
 
 from embedx import checks
 from embedx.errors import DataError, SettingError, choice, public_url
+from embedx.pages.notebook import facts_table
 from embedx.runtime.progress import SILENT, Progress
 from embedx.settings import Record
 from embedx.storage.replacement import as_path, current_path
@@ -129,16 +129,13 @@ class WordVectors:
             for name in FACTS_IN_NOTEBOOK
             if self.facts.get(name) is not None
         }
-        rows = {
+        all_facts = {
             f"{self.noun}s": f"{len(self):,}",
             "dim": self.vector_size,
             **facts,
             f"first {self.noun}s": ", ".join(self.words[:10]),
         }
-        cells = "".join(
-            f"<tr><th>{name}</th><td>{escape(str(value))}</td></tr>" for name, value in rows.items()
-        )
-        return f"<table>{cells}</table>"
+        return facts_table(all_facts)
 
     # Type checkers know which attributes there are.
     if not TYPE_CHECKING:
