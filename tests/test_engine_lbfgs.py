@@ -99,13 +99,11 @@ def centred(w):
 @pytest.mark.parametrize("is_sparse", [False, True])
 def test_softmax_is_multinomial_logistic_regression(is_sparse):
     features, y = points()
-    theirs = LogisticRegression(C=1 / (N * L2), tol=1e-10, max_iter=10_000).fit(
-        features.astype(float), y
-    )
+    regression = LogisticRegression(C=1 / (N * L2), tol=1e-10, max_iter=10_000)
+    regression.fit(features.astype(float), y)
+    expected = np.c_[regression.coef_, regression.intercept_]
     w, _ = fitted(csr_matrix(features) if is_sparse else features, y)
-    np.testing.assert_allclose(
-        centred(w), centred(np.c_[theirs.coef_, theirs.intercept_]), atol=1e-4
-    )
+    np.testing.assert_allclose(centred(w), centred(expected), atol=1e-4)
 
 
 NEGATIVES = find("ns").Settings().negatives
@@ -149,25 +147,23 @@ def test_an_example_of_weight_2_equals_two_examples(objective):
     rows = several(n=20)
     times = np.arange(20) % 3
     repeated = np.repeat(np.arange(20), times)
-    one = searched(objective, features, rows, times.astype(float))
-    other = searched(
-        objective, features[repeated], [rows[i] for i in repeated], np.ones(len(repeated))
-    )
-    np.testing.assert_allclose(one.w, other.w, atol=1e-8)
-    assert one.loss == pytest.approx(other.loss)
+    weighted = searched(objective, features, rows, times.astype(float))
+    repeated_rows = [rows[i] for i in repeated]
+    unweighted = searched(objective, features[repeated], repeated_rows, np.ones(len(repeated)))
+    np.testing.assert_allclose(weighted.w, unweighted.w, atol=1e-8)
+    assert weighted.loss == pytest.approx(unweighted.loss)
 
 
 @pytest.mark.parametrize("objective", FULL_BATCH)
 def test_the_optimum_does_not_depend_on_blocks(objective, monkeypatch):
     features, _ = points()
     labels = Labels.of_rows(several())
-    reference = fitted(features, labels, objective, max_iterations=5)
+    in_one_block, _ = fitted(features, labels, objective, max_iterations=5)
     monkeypatch.setattr(lbfgs, "BLOCK_FLOATS", 7 * D)
     monkeypatch.setattr(lbfgs, "MIN_DENSE_EXAMPLES", 7)
-    for same in (features, csr_matrix(features)):
-        np.testing.assert_allclose(
-            fitted(same, labels, objective, max_iterations=5)[0], reference[0], atol=1e-5
-        )
+    for dense_or_sparse in (features, csr_matrix(features)):
+        in_blocks, _ = fitted(dense_or_sparse, labels, objective, max_iterations=5)
+        np.testing.assert_allclose(in_blocks, in_one_block, atol=1e-5)
 
 
 @pytest.mark.parametrize("objective", FULL_BATCH)

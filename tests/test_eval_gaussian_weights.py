@@ -46,11 +46,9 @@ def test_a_set_from_training_to_its_table(tmp_path, monkeypatch):
 def references_with_several_labels(*_):
     """The same, with a second label in every other row, and labels that training rows lack."""
     half, _ = references()
-    second = (half.labels.ids + 1) % 12
-    labels = [
-        [a, b] if k % 2 else [a]
-        for k, (a, b) in enumerate(zip(half.labels.ids, second, strict=True))
-    ]
+    labels = [[label] for label in half.labels.ids]
+    for row in labels[1::2]:
+        row.append((row[0] + 1) % 12)
     training = Labeled(half.features, Labels.of_rows(labels), 14)
     test = Labeled(half.features, Labels.of_rows([[13], *labels[1:]]), 14)
     return training, test

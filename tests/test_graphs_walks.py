@@ -9,16 +9,15 @@ from embedx.graphs.walks import Walks, write_walks
 from tests.support.refusals import refused
 
 EDGES = [(0, 1), (0, 2), (1, 2), (2, 3), (3, 4), (1, 4), (0, 4)]
-
-
 WEIGHTS = np.array([1, 2, 0.5, 3, 1, 1, 0.25], dtype=np.float32)
 
 
 def adjacency(weights):
-    a = np.zeros((5, 5))
-    for (i, j), w in zip(EDGES, weights, strict=True):
-        a[i, j] = a[j, i] = w
-    return a
+    matrix = np.zeros((5, 5))
+    for (i, j), weight in zip(EDGES, weights, strict=True):
+        matrix[i, j] = weight
+        matrix[j, i] = weight
+    return matrix
 
 
 def walks_of(graph, seed=3, **settings):
@@ -52,13 +51,13 @@ def test_steps_have_the_chances_of_node2vec(p, q, weights):
 
 def test_first_steps_follow_the_weights_and_every_node_starts_as_many_walks():
     graph = Graph.from_edges(np.array(EDGES), WEIGHTS)
-    a = adjacency(WEIGHTS)
+    weights = adjacency(WEIGHTS)
     walks, tokens = walks_of(graph, walks=4000, walk_length=2)
     steps = tokens.reshape(-1, 3)
     assert (np.bincount(steps[:, 0]) == 4000).all()
-    for v in range(5):
-        share = np.bincount(steps[steps[:, 0] == v, 1], minlength=5) / 4000
-        np.testing.assert_allclose(share, a[v] / a[v].sum(), atol=0.04)
+    for start in range(5):
+        share = np.bincount(steps[steps[:, 0] == start, 1], minlength=5) / 4000
+        np.testing.assert_allclose(share, weights[start] / weights[start].sum(), atol=0.04)
     assert walks.n_walks == 20_000
 
 
@@ -90,9 +89,8 @@ def test_a_metapath_is_followed(tmp_path):
     _, tokens = walks_of(
         graph, walks=30, walk_length=6, node_types=str(types), metapath="author,paper,author"
     )
-    kinds = np.array(["a", "p", "v", ""])[
-        [0 if n[0] == "a" else 1 if n[0] == "p" else 2 for n in graph.names]
-    ]
-    assert {"".join(kinds[walk]) for walk in tokens.reshape(-1, 7)[:, :-1]} == {"apapap"}
+    # Author, paper or venue; the token -1 ends a walk.
+    first_letter = np.array([name[0] for name in graph.names])
+    assert {"".join(first_letter[walk]) for walk in tokens.reshape(-1, 7)[:, :-1]} == {"apapap"}
     with refused("metapath", value="author,reader,author", quoting="reader"):
         walks_of(graph, node_types=str(types), metapath="author,reader,author")

@@ -133,16 +133,13 @@ def test_auto_takes_neighbours_that_help_and_all_works_with_them(tmp_path, optio
     ids, _ = joined_blocks(blended.iter_top_k(test.features, 5, threads=2))
     assert hits(ids, test.labels)[:, 0].mean() == metrics["p@1"]
     sets = Labels.of_matrix(blended.predict_set(test.features, coverage=0.8))
-    assert (
-        abs(
-            np.isin(
-                sets.row_of_id * 40 + sets.ids, test.labels.row_of_id * 40 + test.labels.ids
-            ).sum()
-            / 6000
-            - 0.8
-        )
-        < 0.05
-    )
+
+    def pairs(labels):
+        """A number for each pair of a row and a label."""
+        return labels.row_of_id * test.n_labels + labels.ids
+
+    is_covered = np.isin(pairs(test.labels), pairs(sets))
+    assert is_covered.mean() == pytest.approx(0.8, abs=0.05)
     loaded = classifier.load(blended.save(tmp_path / "model"))
     best = joined_blocks(blended.iter_top_k(test.features, 5))
     loaded_best = joined_blocks(loaded.iter_top_k(test.features, 5, threads=1))

@@ -46,15 +46,13 @@ def features_of(texts, known=None, **options):
 def naive_word_ngrams(tokens, longest, n_buckets=0):
     """How often each hash stands in a row, by the loop of fastText's `addWordNgrams`."""
     ngrams = Counter()
-    of_word = [
-        np.array(reference.fasttext_bucket(word, 2**32), np.uint32).astype(np.int32)
-        for word in tokens
-    ]
-    for i, first in enumerate(of_word):
-        h = int(first)
-        for following in of_word[i + 1 : i + longest]:
-            h = (h * 116049371 + int(following)) % 2**64
-            ngrams[h % n_buckets if n_buckets else (h ^ 2**63) - 2**63] += 1
+    buckets = [reference.fasttext_bucket(word, 2**32) for word in tokens]
+    word_hashes = np.array(buckets, np.uint32).astype(np.int32).tolist()
+    for i, ngram_hash in enumerate(word_hashes):
+        for word_hash in word_hashes[i + 1 : i + longest]:
+            ngram_hash = (ngram_hash * 116049371 + word_hash) % 2**64
+            as_int64 = (ngram_hash ^ 2**63) - 2**63
+            ngrams[ngram_hash % n_buckets if n_buckets else as_int64] += 1
     return ngrams
 
 
@@ -69,11 +67,11 @@ def naive_characters(tokens, shortest, longest, n_buckets):
 
 def rows_of(features, schema):
     """The n-grams of each row by hash."""
-    columns = features.tocsc()[:, len(schema.vocabulary) :].tocsr()
-    return [
-        Counter(dict(zip(schema.hashes[row.indices].tolist(), row.data.tolist(), strict=True)))
-        for row in columns
-    ]
+    rows = []
+    for row in features.tocsc()[:, len(schema.vocabulary) :].tocsr():
+        hashes = schema.hashes[row.indices].tolist()
+        rows.append(Counter(dict(zip(hashes, row.data.tolist(), strict=True))))
+    return rows
 
 
 def test_words_are_counted_by_row():
@@ -114,11 +112,9 @@ def test_character_ngrams_of_words_are_those_of_fasttext(n_buckets):
         "min_ngram_count": 1,
     }
     rows = rows_of(*features_of(TEXTS, **options))
-    pairs = [naive_word_ngrams(tokens, 2, n_buckets) for tokens in TOKENS]
-    assert rows == [
-        a + naive_characters(tokens, 2, 3, n_buckets or 2**31 - 1)
-        for a, tokens in zip(pairs, TOKENS, strict=True)
-    ]
+    for row, tokens in zip(rows, TOKENS, strict=True):
+        words = naive_word_ngrams(tokens, 2, n_buckets)
+        assert row == words + naive_characters(tokens, 2, 3, n_buckets or 2**31 - 1)
 
 
 def test_hashes_are_fixed():
@@ -135,11 +131,11 @@ def test_new_text_gets_the_features_fixed_in_training():
     assert same is schema
     assert (again[:, :-1] != features).nnz == 0
     assert again[:, -1].nnz == 0
-    some, _ = features_of(["Berge, uns fremd", "über uns!"], schema)
-    assert some.toarray()[:, :6].tolist() == [[0, 1, 1, 0, 0, 0], [1, 1, 0, 0, 0, 0]]
-    assert some.toarray()[:, -1].tolist() == [1, 0]
-    assert (some[1, :-1] != features[4]).nnz == 0
-    assert rows_of(some[:, :-1], schema)[0] == naive_characters(["berge", "uns"], 3, 3, 2**31 - 1)
+    later, _ = features_of(["Berge, uns fremd", "über uns!"], schema)
+    assert later.toarray()[:, :6].tolist() == [[0, 1, 1, 0, 0, 0], [1, 1, 0, 0, 0, 0]]
+    assert later.toarray()[:, -1].tolist() == [1, 0]
+    assert (later[1, :-1] != features[4]).nnz == 0
+    assert rows_of(later[:, :-1], schema)[0] == naive_characters(["berge", "uns"], 3, 3, 2**31 - 1)
     assert features_of([], schema)[0].shape == (0, features.shape[1] + 1)
 
 
@@ -195,10 +191,8 @@ def test_a_model_reads_text_in_a_new_process_as_it_was_trained(tmp_path, monkeyp
     model = classifier.load("m")
     assert len(model.schema.text.hashes) > 0
     features = read("train.txt", schema=model.schema).features
-    assert (
-        features[:, :-1]
-        != read_training("train.txt", text=TextFeatureSettings(char_ngrams="3")).features
-    ).nnz == 0
+    trained_on = read_training("train.txt", text=TextFeatureSettings(char_ngrams="3")).features
+    assert (features[:, :-1] != trained_on).nnz == 0
     top_labels = next(ids.tolist() for ids, _ in model.iter_top_k(features, 1))
     code = "import sys; from embedx.cli.app import main; main()"
     command = [sys.executable, "-c", code, "predict", "m", "train.txt", "--top-k", "1", "--json"]
