@@ -35,7 +35,7 @@ def some_rows(n, n_features, seed, signed, equal=()):
 
 
 @pytest.mark.parametrize("signed", [False, True])
-@pytest.mark.parametrize(("n", "k"), [(1500, 10), (5, 9)])
+@pytest.mark.parametrize(("n", "k"), [(1500, 10), (5, 9), (66_000, 3)])
 @pytest.mark.slow
 def test_the_nearest_rows_are_those_of_brute_force(n, k, signed):
     rows = some_rows(n, 150, 0, signed)

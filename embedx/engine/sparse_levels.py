@@ -23,6 +23,8 @@ SAMPLING_STEP = 64
 WEIGHTS_PER_PART = 1 << 23
 # Features that are entered into the lookup table and removed in the time of one binary search.
 FEATURES_PER_SEARCH = 16
+# Number of log-probabilities that are computed at a time, so that they stay in the caches.
+CACHED_SCORES = 1 << 15
 # The score of an unused place, in place of -inf.
 LOWEST = float32(-3e38)
 
@@ -325,5 +327,11 @@ def best_nodes(
         best_of_rows(log_p_of_node, 0, n_examples, chosen, log_p[begin:end])
         nodes[begin:end] = np.take_along_axis(node.reshape(log_p_of_node.shape), chosen, axis=1)
 
-    in_parts(choose, n, threads)
+    size = max(CACHED_SCORES // (width * n_kept), 1)
+
+    def choose_all(begin: int, end: int) -> None:
+        for start in range(begin, end, size):
+            choose(start, min(start + size, end))
+
+    in_parts(choose_all, n, threads)
     return BestNodes(nodes, log_p)

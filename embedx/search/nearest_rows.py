@@ -5,7 +5,7 @@ are numbered from the rarest to the most frequent, and divided into bands. A que
 features in this order, and adds the product of query and row to the sum of each posted row. After a
 band, the cosine of row i is at most
 
-    sum_i + Σ_b |q_b| |x_ib|        b: later bands, q_b and x_ib: features of query and row in b
+    sum_i + |q'| |x'_i|        q', x'_i: values of query and row in later bands
 
 by the inequality of Cauchy and Schwarz. Once few rows can still be among the best, their remaining
 features are read row by row, and the long posting lists of frequent features are not read: the
@@ -15,24 +15,26 @@ max-score algorithm of Turtle & Flood 1995, with norms in place of maxima.
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy import float32, float64, int32, int64, ndarray
+from numpy import float32, float64, int32, int64, ndarray, uint16
 from scipy.sparse import csr_matrix
 
 from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.select import insert
-from embedx.kernels.simd import ZERO, padded
+from embedx.kernels.simd import SIMD_WIDTH, ZERO, load, multiply_add, n_above, padded, splat
 from embedx.kernels.threads import PARTS_PER_THREAD, in_parts
 from embedx.labeled.scaling import scaled
 
 # Where the bands after the first begin: share of the postings that come before, if each row of the
 # index is a query.
-BAND_SHARES = np.array([0.3, 0.5, 0.7])
+BAND_SHARES = np.array([0.15, 0.3, 0.5])
 N_BANDS = len(BAND_SHARES) + 1
 # Time to read a value of a row, in times to read a posting.
-VALUE_COST = 4
-# Number of rows that are compared with a bound at once. It is a constant, and arrays by row are
-# padded to a multiple of it, so that the compiler makes vector instructions of a block.
-BLOCK = 64
+VALUE_COST = 6
+# Number of rows of a block, whose postings number them by uint16: reading postings is bound by
+# memory.
+BLOCK = 1 << 16
+# Rows that are compared with a bound in the time to read a posting.
+BOUNDS_PER_POSTING = 2
 # Tolerance for rounding, in cosines.
 SLACK = float32(1e-5)
 # In place of the size of a result that needs more postings.
@@ -47,14 +49,16 @@ class RowIndex(NamedTuple):
     offsets: ndarray  # int64 (n_rows + 1,)
     features: ndarray  # int32 (n_values,)
     values: ndarray  # float32 (n_values,)
-    # Feature f has the postings [first_posting[f]:first_posting[f + 1]].
-    first_posting: ndarray  # int64 (n_features + 1,)
-    posting_row: ndarray  # int32 (n_values,)
+    n_postings: ndarray  # int64 (n_features,): number of postings of each feature
+    # In block b, feature f has the postings [first_posting[b, f]:first_posting[b, f + 1]].
+    first_posting: ndarray  # int64 (n_blocks, n_features + 1)
+    posting_row: ndarray  # uint16 (n_values,): counted from the first row of the block
     posting_value: ndarray  # float32 (n_values,)
     # Band b has the features first_feature[b]:first_feature[b + 1].
     first_feature: ndarray  # int64 (N_BANDS + 1,)
     first_value: ndarray  # int64 (N_BANDS, n_rows): place of a row's first value in the band
-    norm: ndarray  # float32 (N_BANDS, n_padded): norm of a row's values in the band
+    # Norm of a row's values in the band and later ones.
+    norm: ndarray  # float32 (N_BANDS, n_padded)
 
 
 class Queries(NamedTuple):
@@ -78,13 +82,12 @@ class Workspace(NamedTuple):
     """A thread's buffers for a query."""
 
     query: ndarray  # float32 (n_features,): values of the query; zeros before and after
-    query_norm: ndarray  # float32 (N_BANDS,): norms of its bands; 0 for those that were read
-    sums: ndarray  # float32 (n_padded,): product of the query and each row so far
+    query_norm: ndarray  # float32 (N_BANDS,): norm of its values in the band and later ones
+    sums: ndarray  # float32 (1, n_padded): product of the query and each row so far
     best: ndarray  # int32 (1, k): rows with the highest sums
     best_sums: ndarray  # float32 (1, k)
     best_cosines: ndarray  # float32 (1, k): cosines of the rows `best`, in falling order
     best_by_cosine: ndarray  # int32 (1, k)
-    candidates: ndarray  # int32 (n_padded,): rows that may be among the nearest
 
 
 def row_index(rows: csr_matrix) -> RowIndex:
@@ -96,23 +99,33 @@ def row_index(rows: csr_matrix) -> RowIndex:
     feature_of_column = np.empty(n_columns, int32)
     feature_of_column[rarest_first] = np.arange(n_columns)
     rows = csr_matrix((rows.data, feature_of_column[rows.indices], rows.indptr), rows.shape)
-    columns = rows.tocsc()
-    rows = columns.tocsr()  # with ascending features
+    rows.sort_indices()
 
     first_feature = _first_features(counts[rarest_first])
     offsets = rows.indptr.astype(int64)
     features = rows.indices.astype(int32, copy=False)
     first_value = np.empty((N_BANDS, n_rows), int64)
-    norm = np.zeros((N_BANDS, padded(n_rows, BLOCK)), float32)
+    starts = range(0, n_rows, BLOCK)
+    first_posting = np.empty((len(starts), n_columns + 1), int64)
+    posting_row = np.empty(rows.nnz, uint16)
+    posting_value = np.empty(rows.nnz, float32)
+    for block, start in enumerate(starts):
+        columns = rows[start : start + BLOCK].tocsc()
+        first_posting[block] = offsets[start] + columns.indptr
+        postings = slice(first_posting[block, 0], first_posting[block, -1])
+        posting_row[postings] = columns.indices
+        posting_value[postings] = columns.data
+    norm = np.zeros((N_BANDS, padded(n_rows)), float32)
     write_bands(offsets, features, rows.data, first_feature, first_value, norm)
     return RowIndex(
         feature_of_column,
         offsets,
         features,
         rows.data,
-        columns.indptr.astype(int64),
-        columns.indices.astype(int32, copy=False),
-        columns.data,
+        counts[rarest_first],
+        first_posting,
+        posting_row,
+        posting_value,
         first_feature,
         first_value,
         norm,
@@ -134,15 +147,17 @@ def _first_features(counts: ndarray) -> ndarray:
 
 @kernel
 def write_bands(offsets, features, values, first_feature, first_value, norm):
-    """Write the place of each row's first value in each band, and the norm of its values there."""
+    """Write the place of each row's first value in each band, and the norm of its values from
+    there on.
+    """
     for i in range(len(offsets) - 1):
-        at = offsets[i]
-        for band in range(N_BANDS):
-            first_value[band, i] = at
-            square = ZERO
-            while at < offsets[i + 1] and features[at] < first_feature[band + 1]:
+        at = offsets[i + 1]
+        square = ZERO
+        for band in range(N_BANDS - 1, -1, -1):
+            while at > offsets[i] and features[at - 1] >= first_feature[band]:
+                at -= 1
                 square += values[at] * values[at]
-                at += 1
+            first_value[band, i] = at
             norm[band, i] = np.sqrt(square)
 
 
@@ -164,12 +179,11 @@ def nearest_rows(index: RowIndex, queries: Any, k: int, threads: int) -> Nearest
         workspace = Workspace(
             query=np.zeros(n_features, float32),
             query_norm=np.empty(N_BANDS, float32),
-            sums=np.empty(n_padded, float32),
+            sums=np.empty((1, n_padded), float32),
             best=np.zeros((1, k), int32),
             best_sums=np.zeros((1, k), float32),
             best_cosines=np.zeros((1, k), float32),
             best_by_cosine=np.zeros((1, k), int32),
-            candidates=np.empty(n_padded, int32),
         )
         write_nearest(index, arrays, begin, end, workspace, nearest)
 
@@ -195,13 +209,12 @@ def write_nearest(index, queries, begin, end, workspace, nearest):
             while at < offsets[q + 1] and features[at] < index.first_feature[band + 1]:
                 n_left -= add_postings(index, features[at], values[at], workspace.sums)
                 at += 1
-            workspace.query_norm[band] = 0
             band += 1
             # Fewer postings are read faster than all rows are bounded.
-            if n_left > n_rows:
+            if n_left > n_rows // BOUNDS_PER_POSTING:
                 n = finish_by_row(index, band, n_left, workspace, nearest, q)
         if n == UNFINISHED:
-            n = write_highest_sums(workspace.sums, cosines, ids, q)
+            n = write_highest_sums(workspace.sums, n_rows, cosines, ids, q)
         for at in range(offsets[q], offsets[q + 1]):
             workspace.query[features[at]] = 0
         ids[q, n:] = 0
@@ -213,20 +226,21 @@ def start_query(index, queries, q, workspace):
     """Clear the sums, write the values and norms of query q to the workspace, and return the number
     of postings of its features.
     """
-    workspace.sums[:] = 0
-    workspace.query_norm[:] = 0
+    workspace.sums[0, :] = 0
     n_postings = int64(0)
-    band = 0
-    for at in range(queries.offsets[q], queries.offsets[q + 1]):
+    band = N_BANDS - 1
+    square = ZERO
+    for at in range(queries.offsets[q + 1] - 1, queries.offsets[q] - 1, -1):
         f = queries.features[at]
         value = queries.values[at]
-        while f >= index.first_feature[band + 1]:
-            band += 1
-        workspace.query_norm[band] += value * value
+        while f < index.first_feature[band]:
+            workspace.query_norm[band] = np.sqrt(square)
+            band -= 1
+        square += value * value
         workspace.query[f] = value
-        n_postings += index.first_posting[f + 1] - index.first_posting[f]
-    for band in range(N_BANDS):
-        workspace.query_norm[band] = np.sqrt(workspace.query_norm[band])
+        n_postings += index.n_postings[f]
+    for earlier in range(band + 1):
+        workspace.query_norm[earlier] = np.sqrt(square)
     return n_postings
 
 
@@ -235,29 +249,26 @@ def add_postings(index, feature, value, sums):
     """Add the products of a feature, which has this value in the query, to the sums of the rows;
     return the number of its postings.
     """
-    first = index.first_posting[feature]
-    last = index.first_posting[feature + 1]
-    for p in range(first, last):
-        sums[index.posting_row[p]] += value * index.posting_value[p]
-    return last - first
+    for block in range(len(index.first_posting)):
+        first_row = block * BLOCK
+        first = index.first_posting[block, feature]
+        for p in range(first, index.first_posting[block, feature + 1]):
+            sums[0, first_row + index.posting_row[p]] += value * index.posting_value[p]
+    return index.n_postings[feature]
 
 
 @kernel_part
-def write_highest_sums(sums, highest, rows, r):
+def write_highest_sums(sums, n_rows, highest, rows, r):
     """Write the highest sums above 0 to highest[r], falling, and their rows to rows[r]; return
     their number.
     """
     n = 0
     threshold = ZERO
-    for block in range(len(sums) // BLOCK):
-        start = block * BLOCK
-        n_higher = int32(0)
-        for i in range(BLOCK):
-            n_higher += int32(sums[start + i] > threshold)
-        if n_higher:
-            for i in range(start, start + BLOCK):
-                if sums[i] > threshold:
-                    n = insert(sums[i], i, highest, rows, r, n)
+    for start in range(0, n_rows, SIMD_WIDTH):
+        if n_above(load(sums, 0, start), splat(threshold)) > 0:
+            for i in range(start, min(start + SIMD_WIDTH, n_rows)):
+                if sums[0, i] > threshold:
+                    n = insert(sums[0, i], i, highest, rows, r, n)
                     threshold = highest[r, n - 1] if n == highest.shape[1] else ZERO
     return n
 
@@ -271,7 +282,7 @@ def cosine_by_row(index, band, i, workspace):
     product = ZERO
     for at in range(index.first_value[band, i], index.offsets[i + 1]):
         product += workspace.query[index.features[at]] * index.values[at]
-    return workspace.sums[i] + product
+    return workspace.sums[0, i] + product
 
 
 @kernel_part
@@ -282,7 +293,8 @@ def kth_cosine(index, band, k, workspace):
     band  the first band that has not been read
     """
     best = workspace.best
-    if write_highest_sums(workspace.sums, workspace.best_sums, best, 0) < k:
+    n_rows = len(index.offsets) - 1
+    if write_highest_sums(workspace.sums, n_rows, workspace.best_sums, best, 0) < k:
         return ZERO
     best_cosines = workspace.best_cosines
     n = 0
@@ -307,55 +319,35 @@ def finish_by_row(index, band, n_left, workspace, nearest, q):
         return UNFINISHED
     n_rows = len(index.offsets) - 1
     values_per_row = index.offsets[n_rows] // n_rows + 1
-    max_candidates = n_left // (VALUE_COST * values_per_row)
-    n_candidates = write_candidates(index, min_cosine, max_candidates, workspace)
-    if n_candidates > max_candidates:
+    n_candidates = int64(0)
+    for start in range(0, n_rows, SIMD_WIDTH):
+        n_candidates += n_above(max_cosines(index, band, workspace, start), splat(min_cosine))
+    if n_candidates > n_left // (VALUE_COST * values_per_row):
         return UNFINISHED
     n = 0
-    for j in range(n_candidates):
-        i = workspace.candidates[j]
-        cosine = cosine_by_row(index, band, i, workspace)
-        if cosine > 0:
-            n = insert(cosine, i, nearest.cosines, ids, q, n)
+    for start in range(0, n_rows, SIMD_WIDTH):
+        if n_above(max_cosines(index, band, workspace, start), splat(min_cosine)) > 0:
+            for i in range(start, min(start + SIMD_WIDTH, n_rows)):
+                if max_cosine(index, band, workspace, i) > min_cosine:
+                    cosine = cosine_by_row(index, band, i, workspace)
+                    if cosine > 0:
+                        n = insert(cosine, i, nearest.cosines, ids, q, n)
+                    if n == ids.shape[1]:
+                        min_cosine = max(min_cosine, nearest.cosines[q, n - 1] - SLACK)
     return n
 
 
 @kernel_part
-def max_cosine(index, workspace, i):
-    """An upper bound of the cosine of row i; see the beginning of the file."""
-    bound = workspace.sums[i]
-    for band in range(1, N_BANDS):
-        bound += workspace.query_norm[band] * index.norm[band, i]
-    return bound
+def max_cosine(index, band, workspace, i):
+    """An upper bound of the cosine of row i; see the beginning of the file.
 
-
-@kernel_part
-def n_above(index, workspace, start, min_cosine):
-    """The number of rows of a block, from row `start`, whose cosine may be above `min_cosine`."""
-    n = int32(0)
-    for i in range(BLOCK):
-        n += int32(max_cosine(index, workspace, start + i) > min_cosine)
-    return n
-
-
-@kernel_part
-def write_candidates(index, min_cosine, max_candidates, workspace):
-    """Write the rows whose cosine may be above `min_cosine`, unless they are more than
-    `max_candidates`; return their number.
+    band  the first band that has not been read
     """
-    n_blocks = len(workspace.sums) // BLOCK
-    n_candidates = int32(0)
-    for block in range(n_blocks):
-        n_candidates += n_above(index, workspace, block * BLOCK, min_cosine)
-    if n_candidates > max_candidates:
-        return int64(n_candidates)
+    return workspace.sums[0, i] + workspace.query_norm[band] * index.norm[band, i]
 
-    n = int64(0)
-    for block in range(n_blocks):
-        start = block * BLOCK
-        if n_above(index, workspace, start, min_cosine):
-            for i in range(start, start + BLOCK):
-                if max_cosine(index, workspace, i) > min_cosine:
-                    workspace.candidates[n] = i
-                    n += 1
-    return n
+
+@kernel_part
+def max_cosines(index, band, workspace, start):
+    """`max_cosine` of sixteen rows, from row `start` on."""
+    norms = load(index.norm, band, start)
+    return multiply_add(splat(workspace.query_norm[band]), norms, load(workspace.sums, 0, start))
