@@ -158,7 +158,10 @@ def test_each_pair_is_counted():
 def test_a_trial_run_has_a_row_for_each_contender(tmp_path, monkeypatch):
     monkeypatch.setattr(script, "PENALTIES", (script.FIRST_PENALTY,))
     monkeypatch.setattr(script, "EPOCHS", 2)
-    run = Run(experiment_called("adversarial-words"), ["ns", "short"], quick=True)
+    monkeypatch.setattr(script, "HELD_OUT", 0.25)
+    monkeypatch.setattr(script, "MAX_PAIRS", 2_000)
+    size = {"megabytes": 0.1, "search_megabytes": 0.1}
+    run = Run(experiment_called("adversarial-words"), ["ns", "short"], quick=True, **size)
     run.folder = tmp_path
     script.prepare(run)
     run.records = Records(tmp_path / "raw", environment(quick=True), mixed=True)
