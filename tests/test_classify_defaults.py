@@ -210,3 +210,16 @@ def test_columns_in_different_units_are_standardised_as_in_training_wherever_row
     assert SoftmaxClassifier("ns", epochs=1).fit(sparse, y).classifier_.settings["scaling"] == (
         "none"
     )
+
+
+def test_validation_rows_do_not_change_what_is_trained_unless_they_are_to_stop_it():
+    hinge = OVA(OVA.Settings(loss="squared-hinge"))
+
+    def weights(**options):
+        given = ClassifySettings(**options)
+        return resolved(given, hinge, rows(), given_names={*options}).weights
+
+    assert weights() == weights(validation="0.1") == "sparse"
+    assert weights(validation="0.1", patience=3) == "dense"
+    assert weights(validation="0.1", time_budget=1.0) == "dense"
+    assert weights(validation="0.1", optimizer="adagrad") == "dense"

@@ -84,7 +84,7 @@ from embedx.optimizers.lbfgs import Lbfgs
 MAX_DENSE_SAMPLED = 250_000_000
 # Number of weights up to which they are dense by default where all labels are scored.
 MAX_DENSE = 10_000_000
-# With fewer labels, weights are dense by default if validation data stop the training.
+# With fewer labels, weights are dense by default if validation data are to stop the training.
 FEW_LABELS = 20_000
 
 # Settings that have an effect only with certain weights.
@@ -133,14 +133,17 @@ def choose_weights(settings: ClassifySettings, problem: Problem) -> Choice:
 def prefers_dense(settings: ClassifySettings, problem: Problem) -> bool:
     """Whether labels that are scored independently have dense weights by default: there are few
     weights, and dual coordinate descent cannot train them; or there are few labels, and validation
-    data stop the training.
+    data are to stop the training, which the optimum of dual coordinate descent needs not.
     """
     data = problem.data
     is_dual = settings.optimizer == DualCoordinateDescent.name or takes_dual(settings, problem)
     has_negative_features = data.features.data.min(initial=0) < 0
     is_small = data.n_labels * data.n_features < MAX_DENSE
-    is_watched = settings.validation is not None and data.n_labels < FEW_LABELS
-    return is_watched or (is_small and (not is_dual or has_negative_features))
+    is_stopped = problem.is_given("patience") or problem.is_given("time_budget")
+    is_watched = settings.validation is not None and (is_stopped or not is_dual)
+    if is_watched and data.n_labels < FEW_LABELS:
+        return True
+    return is_small and (not is_dual or has_negative_features)
 
 
 def choose_label_features(settings: ClassifySettings, problem: Problem) -> Choice:
