@@ -1,4 +1,4 @@
-"""Settings: each is declared once, with `param`.
+"""Settings: each is declared once, with `param`; and how a user types them.
 
 The options of the command line, their help, the parameters of Python's classes, the checks of
 values and the record saved with a model are derived from the fields of the classes of settings,
@@ -76,16 +76,17 @@ def param(
     return dataclasses.field(default=metadata.pop("default"), metadata=metadata)
 
 
-# By name of a setting, whether it has an option: settings of embedx, and of other packages.
-_OURS: dict[str, bool] = {}
-_OTHERS: dict[str, bool] = {}
+# Whether a setting of embedx has an option, by its name.
+_HAS_OPTION: dict[str, bool] = {}
+# Whether a setting of another package has one.
+_HAS_OPTION_ELSEWHERE: dict[str, bool] = {}
 
 
 def is_given_by_set(name: str) -> bool:
     """Whether a setting is given by --set, according to the classes that declare it: those of
     embedx, if another package has a setting of the same name.
     """
-    return not _OURS.get(name, _OTHERS.get(name, True))
+    return not _HAS_OPTION.get(name, _HAS_OPTION_ELSEWHERE.get(name, True))
 
 
 def _note_declaration(group: "type[Settings]", name: str, has_option: bool) -> None:
@@ -93,9 +94,9 @@ def _note_declaration(group: "type[Settings]", name: str, has_option: bool) -> N
     otherwise of a setting of the same name.
     """
     if not _is_ours(group):
-        _OTHERS[name] = has_option and _OTHERS.get(name, True)
+        _HAS_OPTION_ELSEWHERE[name] = has_option and _HAS_OPTION_ELSEWHERE.get(name, True)
         return
-    if _OURS.setdefault(name, has_option) != has_option:
+    if _HAS_OPTION.setdefault(name, has_option) != has_option:
         problem = "has an option in one class of settings, and is given by --set in another"
         raise TypeError(f"{group.__qualname__}.{name} {problem}: use one `has_option` for both")
 
@@ -107,6 +108,9 @@ def declared() -> "list[type[Settings]]":
         # The loop then comes to these subclasses, and to theirs.
         groups += group.__subclasses__()
     return groups
+
+
+# ---- settings as a user types them
 
 
 def option_name(
@@ -188,6 +192,9 @@ def fraction(text: str) -> float:
         raise SettingError("heldout", text, "not a fraction", remedy) from None
 
 
+# ---- refusals
+
+
 def check_used(options: Options, needs: Iterable[tuple[str, bool, Text]]) -> None:
     """Raise `InapplicableError` if a setting is given that has no effect here.
 
@@ -232,6 +239,9 @@ def settings_of(group: "type[Settings]") -> list[str]:
     return [field.name for field in dataclasses.fields(group)]
 
 
+# ---- classes of settings, and the checks of their values
+
+
 @dataclass_transform(frozen_default=True)
 @dataclasses.dataclass(frozen=True)
 class Settings:
@@ -241,8 +251,6 @@ class Settings:
 
     # the section of the help
     panel: ClassVar[str] = "Training"
-    # names of settings whose values may be changed by the data
-    open: ClassVar[tuple[str, ...]] = ()
 
     def __init_subclass__(cls) -> None:
         for name, field in vars(cls).items():

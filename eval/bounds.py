@@ -22,7 +22,7 @@ from embedx.classification.classifier import Classifier
 from embedx.errors import DivergedError
 from embedx.evaluation import heldout
 from embedx.labeled.data import Labeled, Labels
-from embedx.labeled.scaling import scaled
+from embedx.labeled.scaling import unit_rows
 from embedx.skipgram.configuration import configure
 from embedx.skipgram.estimator import SkipGram
 from embedx.vectors.model import WordVectors
@@ -183,7 +183,7 @@ def labelled(run: Run, name: str) -> tuple[Labeled, Labeled]:
     rng = np.random.default_rng(1)
     training = training.rows(np.sort(rng.permutation(len(training))[: settings.rows]))
     halves = papers.numbered(training, test)
-    training, test = (Labeled(scaled(h.features, "l2"), h.labels, h.n_labels) for h in halves)
+    training, test = (Labeled(unit_rows(h.features), h.labels, h.n_labels) for h in halves)
     return training, test.rows(np.sort(rng.permutation(len(test))[: settings.test]))
 
 

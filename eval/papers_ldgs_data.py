@@ -15,7 +15,7 @@ from scipy.sparse import csr_matrix
 
 import embedx
 from embedx.labeled.data import Labeled, Labels
-from embedx.labeled.scaling import scaled
+from embedx.labeled.scaling import unit_rows
 from embedx.runtime.progress import Silent
 from embedx.text.encode import encode
 from embedx.text.heldout import PIECE, hold_out
@@ -279,7 +279,7 @@ def documents(n: int, n_words: int, n_labels: int, n_test: int = 0) -> Data:
     )
     counts.sum_duplicates()
     counts.sort_indices()
-    everything = Labeled(scaled(counts, "l2"), Labels.of_rows(labels), n_labels)
+    everything = Labeled(unit_rows(counts), Labels.of_rows(labels), n_labels)
     hidden = rng.standard_normal((n_words, DIM), dtype=np.float32) / np.sqrt(DIM, dtype=np.float32)
     output = np.float32(LABEL_SCORE) * unit(hidden[words_of_label].sum(axis=1))
     start = {"hidden": hidden, "output": output, "bias": np.zeros(n_labels, dtype=np.float32)}

@@ -22,7 +22,7 @@ import numpy as np
 
 from embedx.errors import DivergedError
 from embedx.labeled.data import Labeled
-from embedx.labeled.scaling import scaled
+from embedx.labeled.scaling import unit_rows
 from eval.experiment import Experiment, Run
 from eval.page import DASH, plotted, table
 from eval.papers import fit, load, numbered, printed
@@ -239,7 +239,7 @@ def prepared(folder: Path | None, name: str, quick: bool = False) -> tuple[Any, 
     n = ROWS.get(name, len(training))
     training = training.rows(np.sort(np.random.default_rng(1).permutation(len(training))[:n]))
     return tuple(
-        Labeled(scaled(half.features, "l2"), half.labels, half.n_labels)
+        Labeled(unit_rows(half.features), half.labels, half.n_labels)
         for half in numbered(training, test)
     )
 

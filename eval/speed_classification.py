@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_matrix, save_npz
 
-from embedx.labeled.scaling import scaled
+from embedx.labeled.scaling import unit_rows
 from eval import datasets
 from eval.experiment import Experiment, Run, in_process, say
 from eval.page import MEGABYTE, figure, listed, shown_settings, table
@@ -242,7 +242,7 @@ def written(run: Run, dataset: str) -> dict[str, str]:
             else:
                 # Sparse matrices, XC text and fastText's lines, all of the same rows; those of
                 # Bibtex brought to length 1.
-                features = scaled(data.features, "l2") if dataset == "bibtex" else data.features
+                features = unit_rows(data.features) if dataset == "bibtex" else data.features
                 save_npz(target / f"{half}.X.npz", features)
                 save_npz(target / f"{half}.Y.npz", indicator(data.labels, data.n_labels))
                 write_lines(target / half, features, data.labels, data.n_labels)

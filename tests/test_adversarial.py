@@ -15,7 +15,7 @@ from embedx.errors import InapplicableError
 from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.digits import digits
 from embedx.objectives import OBJECTIVES
-from embedx.samplers import adversarial, tree as fitting
+from embedx.samplers import adversarial
 from embedx.samplers.contract import new_sample_workspace, pairs_of
 from embedx.samplers.principal_components import fit_projection, projected
 from embedx.samplers.tree import fit_tree, log_likelihood, log_probabilities, n_leaves_for
@@ -74,10 +74,10 @@ def test_probabilities_sum_to_one_and_each_label_has_a_leaf(n_labels):
 
 
 @pytest.mark.parametrize("n_labels", [3, 16, 41])
-def test_fitting_raises_the_likelihood_at_every_refinement(n_labels, monkeypatch):
+def test_fitting_raises_the_likelihood_at_every_refinement(n_labels):
     tree, features, pairs, *_ = some_tree(n_labels, n=2000)
-    monkeypatch.setattr(fitting, "MAX_ROUNDS", 0)  # labels stay where the eigenvector puts them
-    once = fit_tree(features, 3, pairs, l2=0.5)
+    # labels stay where the eigenvector puts them
+    once = fit_tree(features, 3, pairs, l2=0.5, max_rounds=0)
     refined, still = (log_likelihood(version, features, pairs) for version in (tree, once))
     assert refined >= still > -np.log(n_labels)
     assert refined > still or n_labels == 3  # which is one split and its only neighbour

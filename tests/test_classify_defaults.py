@@ -12,6 +12,8 @@ from embedx import objectives
 from embedx.classification import objective_choice, settings
 from embedx.classification.classifier import load
 from embedx.classification.estimator import SoftmaxClassifier
+from embedx.classification.problem import Problem
+from embedx.classification.resolve import resolve_settings
 from embedx.classification.settings import ClassifySettings
 from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.scaling import scaled, scaling_arrays
@@ -82,6 +84,21 @@ def test_rates_suit_the_scale_of_the_features(optimizer, power, is_sparse):
         assert rate(scaling="l2") == at_one
         assert rate(scaling="column-max") == pytest.approx(at_one / 2 ** (power / 2), rel=1e-2)
     assert rate(learning_rate=0.7) == 0.7
+
+
+def test_the_rate_of_continued_training_suits_features_scaled_as_the_classifier_scales_them():
+    """New values of a tenth of the old maxima are inputs of a tenth of the length."""
+    old_rows = rows(scale=10.0)
+    new_rows = rows(scale=1.0)
+    problem = Problem(
+        ClassifySettings(scaling="column-max"),
+        SOFTMAX(SOFTMAX.Settings()),
+        new_rows,
+        new_rows,
+        previous_arrays=scaling_arrays(old_rows.features, "column-max"),
+    )
+    old_rate = settled(old_rows, scaling="column-max").learning_rate
+    assert resolve_settings(problem).settings.learning_rate == pytest.approx(10 * old_rate)
 
 
 def test_features_on_another_scale_train_alike():

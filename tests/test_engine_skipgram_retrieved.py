@@ -169,7 +169,7 @@ def test_the_estimate_of_the_normaliser_is_unbiased_for_any_found_rows(n_certain
         noise = range(n_certain, n_certain + block.sizes[blocks.NOISE])
         rows = block.candidates[list(noise)]
         assert not set(rows) & set(range(n_certain))
-        weight = block.drawn[0, list(noise)] / (2 * q[rows])
+        weight = block.sample_count[0, list(noise)] / (2 * q[rows])
         mean += q[list(drawn)].prod() * (np.exp(z[:n_certain]).sum() + weight @ np.exp(z[rows]))
     assert mean == pytest.approx(np.exp(z).sum())
 

@@ -5,19 +5,15 @@ folders.
 import _thread
 import contextlib
 import itertools
-import re
-from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy.sparse import csr_matrix, random_array
 
-import embedx
 from embedx.classification import (
     classifier,
     clustering,
     label_tree,
-    label_weights,
     labelwise,
     tree_plans,
 )
@@ -34,25 +30,6 @@ from tests.support.label_training import train
 from tests.support.notes import Notes
 from tests.support.refusals import refused
 from tests.support.sparse_weights import dense_of
-
-DECIDES_BY_WEIGHTS = re.compile(
-    r"settings\.weights|label_weights import|\b(DENSE|SPARSE|TREE)\b|\"weights\": \"|"
-    r"Setting(Error)?\(\"weights\"|has_sparse_weights|has_label_tree|LabelwiseTraining|LabelTree|tree_levels|_OF_TREE"
-)
-
-
-def test_a_docstring_lists_the_files_that_depend_on_the_weights_of_labels():
-    root = Path(embedx.__file__).parent
-    paths = [*root.glob("classification/*.py")]
-    for folder in ("comparison", "distributed", "tasks", "report", "cli"):
-        paths += root.glob(f"{folder}/*.py")
-    names = {
-        path.relative_to(root).as_posix().removeprefix("classification/")
-        for path in paths
-        if DECIDES_BY_WEIGHTS.search(path.read_text("utf-8"))
-    }
-    documented = set(re.findall(r"[\w/]+\.py", str(label_weights.__doc__)))
-    assert names - {"label_weights.py"} == documented
 
 
 def random_level(rng, first_node, n_features):

@@ -1,13 +1,19 @@
-"""Which weights and which objective are the default for data, and what excludes sparse weights."""
+"""Which weights and which objective are the default for data, what excludes sparse weights, and
+which files depend on the weights.
+"""
 
 import json
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from scipy.sparse import csr_matrix
 
+import embedx
 from embedx import objectives
+from embedx.classification import label_weights
 from embedx.classification.objective_choice import default_objective
 from embedx.classification.settings import ClassifySettings
 from embedx.errors import Setting, SettingError
@@ -17,6 +23,25 @@ from tests.support.label_settings import resolved
 from tests.support.label_training import train
 from tests.support.notes import Notes
 from tests.support.refusals import refused
+
+DECIDES_BY_WEIGHTS = re.compile(
+    r"settings\.weights|label_weights import|\b(DENSE|SPARSE|TREE)\b|\"weights\": \"|"
+    r"Setting(Error)?\(\"weights\"|has_sparse_weights|has_label_tree|LabelwiseTraining|LabelTree|tree_levels|_OF_TREE"
+)
+
+
+def test_a_docstring_lists_the_files_that_depend_on_the_weights_of_labels():
+    root = Path(embedx.__file__).parent
+    paths = [*root.glob("classification/*.py")]
+    for folder in ("comparison", "distributed", "tasks", "report", "cli"):
+        paths += root.glob(f"{folder}/*.py")
+    names = {
+        path.relative_to(root).as_posix().removeprefix("classification/")
+        for path in paths
+        if DECIDES_BY_WEIGHTS.search(path.read_text("utf-8"))
+    }
+    documented = set(re.findall(r"[\w/]+\.py", str(label_weights.__doc__)))
+    assert names - {"label_weights.py"} == documented
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ def dense(features):
 
 @BOTH
 def test_rows_are_scaled_to_length_1_and_empty_ones_stay_0(form):
-    rows = dense(scaled(form(X), "l2"))
+    rows = dense(scaled(form(X), "l2", {}))
     np.testing.assert_allclose(rows[0], [0.6, 0, -0.8, 0], rtol=1e-6)
     assert not rows[1].any()
     np.testing.assert_allclose(np.linalg.norm(rows, axis=1), [1, 0, 1], rtol=1e-6)
@@ -39,9 +39,9 @@ def test_columns_by_their_largest_absolute_value(form):
 @BOTH
 def test_scaling_none_does_not_change_features(form):
     features = form(X)
-    assert scaled(features, "none") is features
+    assert scaled(features, "none", {}) is features
     before = dense(features).copy()
-    scaled(features, "l2")
+    scaled(features, "l2", {})
     for scaling in ("column-max", "tf-idf"):
         scaled(features, scaling, scaling_arrays(features, scaling))
     assert (dense(features) == before).all()
@@ -85,7 +85,7 @@ def test_the_scaling_is_chosen_by_the_values():
     assert chosen_scaling(counts * 0.5) == "none"
     assert chosen_scaling(-counts) == "none"
     assert chosen_scaling(unequal) == "l2"
-    assert chosen_scaling(scaled(unequal, "l2")) == "none"
+    assert chosen_scaling(scaled(unequal, "l2", {})) == "none"
     assert chosen_scaling(pixels) == "none"
     assert chosen_scaling(counts[:0]) == "none"
 
@@ -97,8 +97,16 @@ def test_standard_columns_have_mean_0_and_deviation_1_and_constant_ones_are_0():
     assert z.dtype == np.float32
     np.testing.assert_allclose(z[:, 0], np.array([-1, 0, 1]) * math.sqrt(1.5), rtol=1e-6)
     np.testing.assert_allclose(z[:, 1:], 0, atol=1e-6)
-    later = scaled(np.float32([[3, 6, 1e30]]), "standard", arrays)
-    np.testing.assert_allclose(later, [[0, 1, 1e6]], rtol=1e-6)
+    later = scaled(np.float32([[3, 6, 0.3]]), "standard", arrays)
+    np.testing.assert_allclose(later, [[0, 1, 0]], atol=1e-6)
+
+
+@BOTH
+def test_standardised_values_are_clipped(form):
+    x = form(np.float32([[1, 5], [3, 5], [5, 5]]))
+    later = form(np.float32([[3, 1e30], [3, -1e30]]))
+    z = dense(scaled(later, "standard", scaling_arrays(x, "standard")))
+    np.testing.assert_allclose(z[:, 1], [1e6, -1e6])
 
 
 def test_sparse_columns_are_divided_by_their_deviations_and_keep_their_zeros():

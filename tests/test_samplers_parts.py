@@ -16,8 +16,7 @@ from tests.support.refusals import refused_data
 
 
 def workspace_at(theta):
-    n = len(theta)
-    workspace = tree._Workspace(*np.zeros((5, n)), np.zeros((n, n)))
+    workspace = tree._new_workspace(len(theta))
     workspace.theta[:] = theta
     return workspace
 
@@ -47,7 +46,7 @@ def test_newtons_method_halves_steps_that_lower_the_objective():
 
 
 @pytest.mark.parametrize(("n_labels", "seed"), [(3, 10), (3, 17), (4, 25), (4, 30)])
-def test_few_labels_change_sides_too_after_the_first_split(n_labels, seed, monkeypatch):
+def test_few_labels_change_sides_too_after_the_first_split(n_labels, seed):
     """Where a label's sum of features is long because it is frequent, and not because it lies far
     out.
     """
@@ -57,8 +56,7 @@ def test_few_labels_change_sides_too_after_the_first_split(n_labels, seed, monke
     features = features_of(x)
     pairs = pairs_of(np.arange(60), y, n_labels)
     labels = tree.fit_tree(features, 2, pairs, l2=0.5).label_of_leaf
-    monkeypatch.setattr(tree, "MAX_ROUNDS", 0)
-    at_first = tree.fit_tree(features, 2, pairs, l2=0.5).label_of_leaf
+    at_first = tree.fit_tree(features, 2, pairs, l2=0.5, max_rounds=0).label_of_leaf
     exact = leaves(fit(x.astype(float), y, range(n_labels), 2, l2=0.5), 2)
     assert labels.tolist() == [-1 if label is None else label for label in exact]
     assert labels.tolist() != at_first.tolist()

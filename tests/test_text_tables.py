@@ -63,6 +63,9 @@ def test_an_array_on_one_line_may_be_longer_than_a_record_of_which_one_is_in_mem
     assert sentences("a.json", data, json_field="t") == [["a"] * 90] * 30
     with refused_data("a.json:1 (record 2)", quoting="1,000 bytes"):
         sentences("a.json", json.dumps([{"t": "a"}, {"t": "a " * 3000}]), json_field="t")
+    letters_of_3_bytes = json.dumps([{"t": "a"}, {"t": "\u6f22" * 900}], ensure_ascii=False)
+    with refused_data("b.json:1 (record 2)", quoting="1,000 bytes"):
+        sentences("b.json", letters_of_3_bytes, json_field="t")
 
 
 def test_json_lines_may_be_compressed_and_have_a_mark_empty_lines_and_no_last_line_end(sentences):

@@ -104,6 +104,23 @@ def test_the_last_epoch_of_a_time_budget_is_reported_although_it_is_cut_short(mo
     assert epochs_seen[0][1] == 10 * 100
 
 
+def test_an_epoch_without_a_chunk_is_not_reported(monkeypatch):
+    """The time budget ends after the report of an epoch, before the next one takes a chunk."""
+    clock = Clock()
+    monkeypatch.setattr(trainer, "time", clock)
+    epochs_seen = []
+
+    def after_epoch(epoch, tally, seconds):
+        epochs_seen.append((epoch, tally.items))
+        clock.tick = 1.0
+        return False
+
+    schedule = Schedule(0.1, n_chunks=2, n_items=200, epochs=1, time_budget=0.5)
+    outcome = run(Recorder(), [0], schedule, Silent(), after_epoch)
+    assert epochs_seen == [(0, 200)]
+    assert outcome.epochs == 1
+
+
 EPOCHS, CHUNKS = 3, 4
 
 

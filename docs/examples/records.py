@@ -13,7 +13,7 @@ from embedx.labeled.data import FileRows
 from embedx.labeled.files import LabelledFile, LabelledFiles
 from embedx.labeled.formats.contract import Format
 from embedx.labeled.options import ReadOptions
-from embedx.labeled.tables.rows import OpenTable, lines_of, read_table
+from embedx.labeled.tables.rows import OpenTable, checked_lines, read_table
 
 
 def recognises(file: LabelledFile, options: ReadOptions) -> bool:
@@ -21,7 +21,7 @@ def recognises(file: LabelledFile, options: ReadOptions) -> bool:
 
 
 def read(files: LabelledFiles, options: ReadOptions) -> FileRows:
-    return read_table(files, options, lambda file: OpenTable(records(lines_of(file.lines))))
+    return read_table(files, options, lambda file: OpenTable(records(checked_lines(file.lines))))
 
 
 def records(lines: Iterable[bytes]) -> Iterator[tuple[int, dict[str, str]]]:

@@ -12,6 +12,7 @@ from embedx.classification.problem import ALL_CANDIDATES, has_label_losses
 from embedx.classification.settings import DENSE, INNER_PRODUCT, SPARSE
 from embedx.errors import Setting, SettingError, Text, parts_of
 from embedx.objectives.contract import Objective
+from embedx.optimizers.adagrad import Adagrad
 from embedx.optimizers.lbfgs import Lbfgs
 
 # Settings that a classifier keeps when training continues.
@@ -44,7 +45,7 @@ def settings_to_continue(
     kept = _kept_settings(previous)
     kept["weights"] = SPARSE if previous.has_sparse_weights else DENSE
     if kept.get("optimizer") == Lbfgs.name:
-        kept["optimizer"] = options.get("optimizer", "adagrad")
+        kept["optimizer"] = options.get("optimizer", Adagrad.name)
     _check_agreement(kept, options, path)
     continued = without_defaults(kept, previous.objective)
     if previous.has_sparse_weights:
@@ -88,7 +89,7 @@ def check_weights(previous: Classifier, path: str | None) -> None:
         first_model: Text = (Setting("weights", SPARSE), ", whose weights can continue")
     elif not has_label_losses(previous.objective) or previous.settings["sampler"] != ALL_CANDIDATES:
         problem = "its sparse weights were trained one example after another"
-        first_model = (Setting("weights", DENSE), " ", Setting("optimizer", "adagrad"))
+        first_model = (Setting("weights", DENSE), " ", Setting("optimizer", Adagrad.name))
     else:
         return
     remedy = (TRAIN_TOGETHER, ", or train the first model with ", *parts_of(first_model))

@@ -24,14 +24,15 @@ from embedx.classification.row_blocks import Best, joined_blocks
 from embedx.classification.settings import AUTO, ClassifySettings
 from embedx.errors import Setting
 from embedx.evaluation.labels import hits
-from embedx.evaluation.temperature import fit_inverse_temperature
+from embedx.evaluation.temperature import MIN_LOG_P, fit_inverse_temperature
 from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.label_rules import known_labels
 from embedx.runtime.disk import amount
 from embedx.runtime.progress import Progress
 from embedx.runtime.random_streams import PERTURBED_ROWS
 
-# Arrays and facts of a classifier that are fitted to held-out rows.
+# Arrays and facts of a classifier that are fitted to held-out rows. The index of neighbours is not
+# among them: it is made of the training rows, which differ between two classifiers.
 HELD_OUT_ARRAYS = (
     "calibration",
     "coverage",
@@ -75,7 +76,7 @@ def fit(
     features = None
     labels = Labels.of_rows([])
     if data is not None:
-        features, labels = _known_rows(classifier, data)
+        features, labels = _rows_with_trained_labels(classifier, data)
 
     if len(labels) and not classifier.has_label_tree:
         _fit_temperature(classifier, features, labels, settings.threads)
@@ -87,13 +88,17 @@ def fit(
         text = classifier.schema.text
         n_words = None if text is None else len(text.vocabulary)
         read_later = perturbed_rows.as_read_later(data.features, is_seen, n_words)
-        data = dataclasses.replace(data, features=read_later)
-        _fit_familiarity(classifier, data, n_words, settings, is_seen, subset_classifiers, progress)
-        _fit_decisions(classifier, data, settings.threads)
+        later = dataclasses.replace(data, features=read_later)
+        _fit_familiarity(
+            classifier, later, n_words, settings, is_seen, subset_classifiers, progress
+        )
+        _fit_decisions(classifier, later, settings.threads)
 
 
-def _known_rows(classifier: Classifier, data: Labeled) -> tuple[Any, Labels]:
-    """The features and labels of the rows that have labels that were trained on."""
+def _rows_with_trained_labels(classifier: Classifier, data: Labeled) -> tuple[Any, Labels]:
+    """The features and labels of the rows that have labels that were trained on. (`scored_rows` has
+    those of other labels, too, unless the setting `unseen` is "drop".)
+    """
     labels = known_labels(data.labels, classifier.trained_counts)
     known_rows = data.rows(np.flatnonzero(labels.n_of_row))
     labels, kept = scored_labels(classifier, known_rows.labels)
@@ -110,7 +115,7 @@ def _fit_temperature(
 
     def blocks() -> Iterator[tuple[np.ndarray, Labels]]:
         for rows, log_p in classifier.blocks(features[rows_used], threads=threads):
-            yield np.maximum(log_p, -1e4), labels_used.rows(rows)
+            yield np.maximum(log_p, MIN_LOG_P), labels_used.rows(rows)
 
     classifier.facts["temperature"] = 1 / fit_inverse_temperature(blocks)
 
@@ -136,7 +141,7 @@ def _fit_familiarity(
     """Fit the factors of familiarity (familiarity.py), to rows as read later; say how many rows of
     unknown labels pass a threshold if they are many.
     """
-    features, labels = _known_rows(classifier, data)
+    features, labels = _rows_with_trained_labels(classifier, data)
     fitted = familiarity_fit.fit(
         classifier,
         features,

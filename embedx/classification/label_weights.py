@@ -13,7 +13,7 @@
 need of the data and of other settings is in `unmet_condition`; the settings that need such weights
 are in WEIGHTS_OF_SETTING. Refusals are at the end.
 
-Other files with a case for the setting; a test keeps both lists complete:
+Other files with a case for the setting; `test_label_weights` keeps this list and the next complete:
 
     settings.py               declares it and the settings of a tree
     objective_choice.py       sparse weights and trees make ova the default objective
@@ -79,6 +79,8 @@ from embedx.labeled.data import Labeled
 from embedx.objectives.contract import Objective
 from embedx.optimizers.dcd import DualCoordinateDescent
 from embedx.optimizers.lbfgs import Lbfgs
+
+# Thresholds that help texts quote, such as MAX_PRODUCTS, are in settings.py.
 
 # Number of weights up to which they are dense by default where candidates are drawn.
 MAX_DENSE_SAMPLED = 250_000_000

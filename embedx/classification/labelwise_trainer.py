@@ -27,8 +27,7 @@ class LabelwiseTrainer:
         settings = setup.settings
         features = setup.features
         examples = examples_of(features, setup.labels, setup.row_weights)
-        with setup.progress.stage("cluster"):
-            trees = tree_plans(features, examples, setup.counts, settings, setup.progress)
+        trees = tree_plans(features, examples, setup.counts, settings, setup.progress)
         level_setup = LevelSetup(
             setup.objective,
             settings,

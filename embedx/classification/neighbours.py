@@ -29,7 +29,7 @@ from embedx.errors import DataError
 from embedx.evaluation.labels import hits
 from embedx.kernels.threads import in_parts, in_threads
 from embedx.labeled.data import Labels
-from embedx.labeled.scaling import scaled
+from embedx.labeled.scaling import unit_rows
 from embedx.search.blended_labels import NearLabels, RowLabels, ScoredLabels, write_blended
 from embedx.search.nearest_rows import (
     NearestRows,
@@ -123,7 +123,7 @@ class Neighbours(NamedTuple):
 
 def arrays_of(features: Any, labels: Labels) -> dict[str, ndarray]:
     """The arrays of an index of training rows, for a model folder."""
-    rows = scaled(csr_matrix(features, dtype=float32), "l2")
+    rows = unit_rows(csr_matrix(features, dtype=float32))
     distinct = labels.distinct()
     return {
         "neighbour_offsets": rows.indptr.astype(np.int64),

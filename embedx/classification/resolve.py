@@ -1,8 +1,9 @@
 """Resolve the settings of a classifier: what the user left open gets its value here.
 
 `resolve_settings` is called once, when the data are known. RULES has a function for each setting
-that may be open, in the order in which they depend on each other; refusals.py has the combinations
-that cannot be, label_weights.py all about `--weights`. An objective declares defaults of its own as
+that may be open, in the order in which they depend on each other; l2 alone is chosen after them, by
+`default_l2`, because it depends on the scaled features. refusals.py has the combinations that
+cannot be, label_weights.py all about `--weights`. An objective declares defaults of its own as
 `label_defaults`, a value or one for each kind of input (`ByInput`).
 
 Learning rates are for inputs of length 1. Features on another scale, a hundred times larger say,
@@ -43,6 +44,8 @@ from embedx.classification.settings import (
 from embedx.engine.settings import MAX_RATE
 from embedx.labeled.data import Labeled
 from embedx.labeled.scaling import ARRAYS_OF, chosen_scaling, input_length, scaled, scaling_arrays
+from embedx.objectives.contract import Objective
+from embedx.optimizers.adagrad import Adagrad
 from embedx.optimizers.contract import LABELS
 from embedx.optimizers.dcd import DualCoordinateDescent
 from embedx.optimizers.lbfgs import Lbfgs
@@ -59,7 +62,7 @@ SCALING_REASONS = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Resolved:
+class ResolvedSettings:
     """Settings with nothing left to choose: None means that one is off, or has no effect here.
 
     features        (n_rows, n_features): those of the training rows, scaled
@@ -74,25 +77,28 @@ class Resolved:
     origins: dict[str, str]
 
 
-def resolve_settings(problem: Problem) -> Resolved:
+def resolve_settings(problem: Problem) -> ResolvedSettings:
     """The settings with every open one chosen. Raises `SettingError` for what cannot be."""
     settings = problem.given
     origins: dict[str, str] = {}
 
     def choose(name: str, choice: Choice) -> None:
         nonlocal settings
-        if getattr(settings, name) is None:
-            settings = dataclasses.replace(settings, **{name: choice.value})
-            if choice.reason:
-                origins[name] = choice.reason
+        settings = dataclasses.replace(settings, **{name: choice.value})
+        if choice.reason:
+            origins[name] = choice.reason
 
     for name, rule in RULES.items():
-        choose(name, rule(settings, problem))
+        if getattr(settings, name) is None:
+            choose(name, rule(settings, problem))
     refuse(settings, problem)
     settings = adapted(settings, problem)
-    features, arrays = scaled_features(settings, problem)
-    choose("l2", default_l2(settings, features, problem.training.weights))
-    return Resolved(settings, features, arrays, origins)
+    training = problem.training
+    arrays = scaling_arrays_of(training.features, settings, problem)
+    features = scaled(training.features, str(settings.scaling), arrays)
+    if settings.l2 is None:
+        choose("l2", default_l2(settings, features, training.weights))
+    return ResolvedSettings(settings, features, arrays, origins)
 
 
 def adapted(settings: ClassifySettings, problem: Problem) -> ClassifySettings:
@@ -108,18 +114,22 @@ def adapted(settings: ClassifySettings, problem: Problem) -> ClassifySettings:
     return settings
 
 
-def scaled_features(settings: ClassifySettings, problem: Problem) -> tuple[Any, dict[str, ndarray]]:
-    """The features of the training rows, scaled, and the arrays of the scaling: those of the
-    classifier that training continues from, if there is one.
+def scaling_arrays_of(
+    features: Any, settings: ClassifySettings, problem: Problem
+) -> dict[str, ndarray]:
+    """The arrays of the scaling: those of the classifier that training continues from, if there is
+    one; else those of these features.
     """
     scaling = str(settings.scaling)
-    features = problem.training.features
     previous = problem.previous_arrays
     if previous:
-        arrays = {name: previous[name] for name in ARRAYS_OF.get(scaling, ())}
-    else:
-        arrays = scaling_arrays(features, scaling)
-    return scaled(features, scaling, arrays), arrays
+        return {name: previous[name] for name in ARRAYS_OF.get(scaling, ())}
+    return scaling_arrays(features, scaling)
+
+
+def usual_optimizer(objective: Objective) -> str:
+    """The optimizer by which an objective trains dense weights, unless another is given."""
+    return str(objective.label_defaults.get("optimizer", Adagrad.name))
 
 
 # ---- rules: one for each setting that may be open
@@ -142,8 +152,8 @@ def choose_optimizer(settings: ClassifySettings, problem: Problem) -> Choice:
     is_dense = settings.weights == DENSE
     if not is_dense and settings.sampler == ALL_CANDIDATES and takes_dual(settings, problem):
         return Choice(DualCoordinateDescent.name, "weights are sparse")
-    usual = str(problem.objective.label_defaults.get("optimizer", "adagrad"))
-    return Choice("adagrad" if usual == Lbfgs.name and not is_dense else usual)
+    usual = usual_optimizer(problem.objective)
+    return Choice(Adagrad.name if usual == Lbfgs.name and not is_dense else usual)
 
 
 def choose_scaling(settings: ClassifySettings, problem: Problem) -> Choice:
@@ -162,30 +172,38 @@ def choose_batch_size(settings: ClassifySettings, problem: Problem) -> Choice:
 
 
 def choose_learning_rate(settings: ClassifySettings, problem: Problem) -> Choice:
-    """The optimizer's, for inputs of length 1, divided by their length and by the root of the
-    labels of a row; None for an optimizer without one.
+    """The optimizer's, for inputs of length 1; None for an optimizer without one.
+
+    It is divided by the length of inputs, by plain descent by its square, and by the root of the
+    number of labels of a row. Training of one label after another needs neither: it divides the
+    inputs themselves by their length, and the labels of a row do not add up.
     """
     optimizer = optimizers.find(str(settings.optimizer), LABELS)
     rate = optimizer.rates.get(LABELS)
     if rate is not None and problem.kind == "hidden":
         rate *= HIDDEN_RATE
-    if optimizer.name == problem.objective.label_defaults.get("optimizer", "adagrad"):
+    if optimizer.name == usual_optimizer(problem.objective):
         rate = problem.default("learning_rate", rate)
     if rate is None:
         return Choice(None)
     if settings.score == EUCLIDEAN:
         rate *= DISTANCE_RATE
     is_stateless = optimizer.keeps == "stateless"
-    if is_labelwise(settings, problem.objective):  # on inputs of length 1
+    if is_labelwise(settings, problem.objective):
         return Choice(rate if is_stateless else rate * SPARSE_RATE)
-    data = problem.data
-    scaling = str(settings.scaling)
-    rate /= math.sqrt(max(labels_per_row(data), 1.0))
-    step = max(1, len(data) // N_SAMPLED)
-    sample = scaled(data.features[::step], scaling, scaling_arrays(data.features, scaling))
-    length = input_length(sample, None if data.weights is None else data.weights[::step])
+    rate /= math.sqrt(max(labels_per_row(problem.data), 1.0))
+    length = length_of_inputs(settings, problem)
     rate /= length**2 if is_stateless else length
     return Choice(min(float(f"{rate:.3g}"), MAX_RATE), f"inputs have length {length:.3g}")
+
+
+def length_of_inputs(settings: ClassifySettings, problem: Problem) -> float:
+    """The root mean square length of the scaled rows, of about N_SAMPLED of them."""
+    data = problem.data
+    step = max(1, len(data) // N_SAMPLED)
+    arrays = scaling_arrays_of(data.features, settings, problem)
+    sample = scaled(data.features[::step], str(settings.scaling), arrays)
+    return input_length(sample, None if data.weights is None else data.weights[::step])
 
 
 def labels_per_row(data: Labeled) -> float:

@@ -32,7 +32,8 @@ POSTERIORS = (POINT, GAUSSIAN)
 TREE_SETTINGS = ("leaf_size", "arity", "beam", "trees")
 # Labels are put in a tree by default where non-zero values × labels × epochs exceed MAX_PRODUCTS
 # or, from MANY_FOR_TREE labels on, MAX_PRODUCTS_OF_MANY. With few labels a tree costs some P@1
-# (docs/constants.md).
+# (docs/constants.md). They are here because help texts quote them, as MAX_OF_ALL_FEATURES below;
+# label_weights.py applies them, and has the other thresholds of --weights.
 MAX_PRODUCTS = 2e12
 MAX_PRODUCTS_OF_MANY = 1e11
 MANY_FOR_TREE = 10_000

@@ -61,7 +61,8 @@ def tree_plans(
     labels = np.flatnonzero(counts).astype(int32)
     depth = tree_depth(len(labels), settings)
     if depth > 0:
-        return _clustered(features, examples, labels, depth, settings, progress)
+        with progress.stage("cluster labels"):
+            return _clustered(features, examples, labels, depth, settings, progress)
     if settings.weights == TREE:
         progress.note(
             f"{len(labels):,} labels are too few for a tree with leaves of ",

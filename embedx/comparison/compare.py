@@ -17,7 +17,7 @@ from embedx.comparison import runs
 from embedx.comparison.data import Data
 from embedx.comparison.labels import LabelledData, looks_labelled
 from embedx.comparison.ranking import Ranking, ranked
-from embedx.comparison.records import FILE, Records, Run
+from embedx.comparison.records import FILE, Records, RunRecord
 from embedx.comparison.settings import (
     BUDGET,
     EXACT_OBJECTIVE,
@@ -238,12 +238,12 @@ class Comparison:
         finally:
             self.progress.finish()
 
-    def _make_run(self, seed: int, variant: str, options: Record) -> Run:
+    def _make_run(self, seed: int, variant: str, options: Record) -> RunRecord:
         """The record of one run."""
         outcome = self.runner.run(variant, seed, options)
         return self.records.add(outcome, objective=variant, seed=seed)
 
-    def _summary(self, record: Run) -> Text:
+    def _summary(self, record: RunRecord) -> Text:
         """The scores of a run, or the reason that it has none."""
         variant = record["objective"]
         ranking = ranked([record], [variant], self.data.measures, self.data.unit)
@@ -360,9 +360,9 @@ def compare(
         if data.converging:
             converging = ", ".join(sorted(data.converging))
             progress.note(f"{converging}: trained to convergence, not for a time")
-        about_data = [data.name, *(f"{name} {fact}" for name, fact in facts_of_data.items())]
-        about = ", ".join(about_data)
-        comparison.setup = _setup(about, settings, command, identity, progress.spelling)
+        facts = [data.name, *(f"{name} {fact}" for name, fact in facts_of_data.items())]
+        about_data = ", ".join(facts)
+        comparison.setup = _setup(about_data, settings, command, identity, progress.spelling)
         comparison.train_missing()
         comparison.write()
     if not comparison.ranking.lines and not comparison.interrupted:

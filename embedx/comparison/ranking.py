@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from embedx.comparison.records import FAILED, Run
+from embedx.comparison.records import FAILED, RunRecord
 from embedx.errors import Setting, Text, text_from_json
 from embedx.evaluation import statistics
 from embedx.evaluation.statistics import Score, Standing
@@ -100,7 +100,7 @@ class Ranking:
 
 
 def ranked(
-    runs: Sequence[Run], names: Sequence[str], measures: Sequence[str], unit: str
+    runs: Sequence[RunRecord], names: Sequence[str], measures: Sequence[str], unit: str
 ) -> Ranking:
     """The ranking of the objectives `names`, by the first of the measures that all of them have."""
     finished = finished_runs(runs, names)
@@ -135,7 +135,7 @@ def ranked(
     return ranking
 
 
-def finished_runs(runs: Sequence[Run], names: Sequence[str]) -> dict[str, list[Run]]:
+def finished_runs(runs: Sequence[RunRecord], names: Sequence[str]) -> dict[str, list[RunRecord]]:
     """The runs that have a result, by objective and in the order of seeds; objectives without one
     are left out.
     """
@@ -147,7 +147,7 @@ def finished_runs(runs: Sequence[Run], names: Sequence[str]) -> dict[str, list[R
     return finished
 
 
-def runs_of(name: str, runs: Sequence[Run]) -> list[Run]:
+def runs_of(name: str, runs: Sequence[RunRecord]) -> list[RunRecord]:
     """The runs of an objective in the order of seeds."""
     return sorted(
         (run for run in runs if run["objective"] == name),
@@ -155,7 +155,7 @@ def runs_of(name: str, runs: Sequence[Run]) -> list[Run]:
     )
 
 
-def scores_of(finished: Mapping[str, Sequence[Run]], measure: str) -> dict[str, list[Score]]:
+def scores_of(finished: Mapping[str, Sequence[RunRecord]], measure: str) -> dict[str, list[Score]]:
     """The scores of each objective all of whose runs have that measure."""
     scores = {}
     for name, runs in finished.items():
@@ -204,7 +204,7 @@ def standings_of(
     }
 
 
-def unigram_score(finished: Mapping[str, Sequence[Run]]) -> float | None:
+def unigram_score(finished: Mapping[str, Sequence[RunRecord]]) -> float | None:
     """The score of the unigram baseline, which is the same for all runs; None without one."""
     for runs in finished.values():
         for run in runs:
@@ -214,7 +214,7 @@ def unigram_score(finished: Mapping[str, Sequence[Run]]) -> float | None:
     return None
 
 
-def line_of(name: str, runs: Sequence[Run], standings: dict[str, Standing]) -> Line:
+def line_of(name: str, runs: Sequence[RunRecord], standings: dict[str, Standing]) -> Line:
     """The line of an objective, from its finished runs."""
     results = [run["result"] for run in runs]
     losses = known_values(results, "loss")
@@ -244,7 +244,7 @@ def largest_peak(results: Sequence[Mapping[str, Any]]) -> float | None:
     return max(peaks, default=None)
 
 
-def troubles(runs: Sequence[Run], names: Sequence[str]) -> list[Text]:
+def troubles(runs: Sequence[RunRecord], names: Sequence[str]) -> list[Text]:
     """A sentence for each run that did not finish, or only at a lower learning rate."""
     sentences: list[Text] = []
     for name in names:

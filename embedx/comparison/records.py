@@ -26,7 +26,8 @@ START_OVER = ("start over with ", Setting("overwrite", True))
 
 FILE = "runs.jsonl"
 FAILED = ("diverged", "failed")
-Run = dict[str, Any]
+# The record of a run or of a trial.
+RunRecord = dict[str, Any]
 
 
 class Records:
@@ -42,12 +43,12 @@ class Records:
         self.file = folder / FILE
         self.identity = json.loads(json.dumps(identity))
         # of trials and of runs
-        self.records: list[Run] = []
+        self.records: list[RunRecord] = []
         if self.file.exists() and not overwrite:
             self._read()
 
     @property
-    def runs(self) -> list[Run]:
+    def runs(self) -> list[RunRecord]:
         """The records of runs."""
         return [record for record in self.records if "seed" in record]
 
@@ -79,7 +80,7 @@ class Records:
             other = ("choose another ", Setting("output"), ", or ")
             raise DataError(self.file, None, problem, (other, over))
 
-    def find(self, **key: Any) -> Run | None:
+    def find(self, **key: Any) -> RunRecord | None:
         """The record of a run (`objective`, `seed`) or a trial (`objective`, `trial`); None if it
         is missing or failed.
         """
@@ -88,7 +89,7 @@ class Records:
                 return record
         return None
 
-    def add(self, outcome: Mapping[str, Any], **key: Any) -> Run:
+    def add(self, outcome: Mapping[str, Any], **key: Any) -> RunRecord:
         """Record the outcome of a run or a trial, in place of an earlier failure."""
         ended = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         record = {**key, "ended": ended, **outcome}
@@ -103,7 +104,7 @@ class Records:
         write_text(self.file, "".join(json.dumps(line) + "\n" for line in lines))
 
 
-def has_key(record: Run, key: Mapping[str, Any]) -> bool:
+def has_key(record: RunRecord, key: Mapping[str, Any]) -> bool:
     """Whether a record is of the run or trial with these values."""
     return key.items() <= record.items()
 

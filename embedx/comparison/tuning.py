@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from embedx import objectives
-from embedx.comparison.records import FAILED, Records, Run
+from embedx.comparison.records import FAILED, Records, RunRecord
 from embedx.comparison.runs import CHOSEN_WITHOUT_RATE, Runner
 from embedx.errors import Setting, Text, joined
 from embedx.runtime.progress import Progress
@@ -60,7 +60,7 @@ class Tuning:
         default = self._trial(name, {}, is_full=True)
         return score_of(tuned) > score_of(default)
 
-    def _trial(self, name: str, options: Record, *, is_full: bool = False) -> Run:
+    def _trial(self, name: str, options: Record, *, is_full: bool = False) -> RunRecord:
         """The record of a trial; runs it if it is not recorded.
 
         is_full  whether it is as long as a run of the comparison
@@ -77,7 +77,7 @@ class Tuning:
         return trial
 
 
-def search(trial_of: Callable[[Record], Run], has_negatives: bool) -> Run:
+def search(trial_of: Callable[[Record], RunRecord], has_negatives: bool) -> RunRecord:
     """The best of a few trials, each the record of its options; the first has none."""
     first = trial_of({})
     used = first["used"]
@@ -90,12 +90,12 @@ def search(trial_of: Callable[[Record], Run], has_negatives: bool) -> Run:
     return best
 
 
-def search_rate(trial_of: Callable[[Record], Run], first: Run) -> Run:
+def search_rate(trial_of: Callable[[Record], RunRecord], first: RunRecord) -> RunRecord:
     """The best trial over learning rates, the first one among them."""
     used = first["used"]
     others = {name: used[name] for name in CHOSEN_WITHOUT_RATE if name in used}
 
-    def with_factor(factor: float) -> Run:
+    def with_factor(factor: float) -> RunRecord:
         rate = float(f"{used['learning_rate'] * factor:.3g}")
         return trial_of({**others, "learning_rate": rate})
 
@@ -109,18 +109,18 @@ def search_rate(trial_of: Callable[[Record], Run], first: Run) -> Run:
     return better(neighbour, with_factor(factor * factor))
 
 
-def better(trial: Run, other: Run) -> Run:
+def better(trial: RunRecord, other: RunRecord) -> RunRecord:
     """The trial of the higher score; of equal ones the first."""
     return max(trial, other, key=score_of)
 
 
-def options_of(trial: Run) -> Record:
+def options_of(trial: RunRecord) -> Record:
     """The options that a trial was run with, as it was recorded; the first trial has none."""
     options: Record = trial["trial"]
     return options
 
 
-def score_of(trial: Run) -> float:
+def score_of(trial: RunRecord) -> float:
     """The score of a trial; -inf if it has none, so that any other one is better."""
     return -math.inf if trial["score"] is None else float(trial["score"])
 
@@ -131,7 +131,7 @@ def settings_in_words(options: Record) -> Text:
     return joined(settings, " ") if settings else "its defaults"
 
 
-def outcome_in_words(trial: Run) -> str:
+def outcome_in_words(trial: RunRecord) -> str:
     """The score of a trial, or the reason that it has none."""
     if trial["score"] is not None:
         return f"{trial['score']:.4f}"

@@ -133,7 +133,7 @@ def update_rates(strategy: BlockTraining, kept: ndarray) -> dict[str, ndarray]:
             np.repeat(kept, np.diff(sampler_data.offsets)),
             len(tables.outputs.rows),
         )
-    max_rate = kept.sum() / max(plan.block_size, 1)
+    max_rate = kept.sum() / blocks.max_centres(plan)
     return {
         "inputs": inputs.astype(float32),
         "outputs": np.minimum(outputs, max_rate).astype(float32),

@@ -22,7 +22,12 @@ from embedx.kernels.gemm import END, FIRST, REST
 from embedx.samplers.contract import NO_INPUT, NONE_EXCLUDED
 from embedx.text.subsampling import WHOLE_SENTENCE
 
-# Entries of `SkipGramWorkspace.seen`: by row modulo N_SEEN, the last block that had such a row.
+# `SkipGramWorkspace.seen` and `column` are a small hash table of the candidates of a block. The
+# entry of a row is row % N_SEEN:
+#     seen[entry]    the last block with a row of this entry
+#     column[entry]  the column of that row, if it is a node of a path
+# A row whose entry was not used by this block is new. A used entry may be that of another row: then
+# all candidates are searched.
 N_SEEN = 2048
 # Indices of `SkipGramWorkspace.cursor`, the position in a chunk:
 #     NEXT_CENTRE, CENTRES_END     the centres that are left
@@ -102,13 +107,13 @@ def _start_block(plan, words, block, n_centres, begin, end):
     """
     for j in range(end - begin):
         block.inputs[j] = words.word[begin + j]
-        block.pairs_of_input[j] = 0
+        block.n_pairs_of_input[j] = 0
     width = block.label.shape[1]
     if plan.selection != PATH and plan.selection != ALL:
         width = (max(plan.block_size, 1) + SIMD_WIDTH - 1) // SIMD_WIDTH * SIMD_WIDTH
     n_examples = start_examples(plan.encoder, block, n_centres, end - begin)
     for e in range(n_examples):
-        block.pairs_of_example[e] = 0
+        block.n_pairs_of_example[e] = 0
         clear(block.label, e, width)
         if plan.selection == PATH:
             clear(block.bit_zero_count, e, width)
@@ -135,11 +140,11 @@ def _add_pairs(shared, workspace, block, first, n_centres, begin, end):
         else:
             n_certain = _add_centre(plan, block, words.word[y], n_examples, n_certain)
         for i in range(n_examples):
-            block.pairs_of_example[block.centre_examples[i]] += 1
+            block.n_pairs_of_example[block.centre_examples[i]] += 1
         n_pairs += n_examples
     block.sizes[PAIRS] = n_pairs
-    # The noise, from column n_certain on, is of every example. So a tile of candidates that has
-    # some, beside centres or not, has all examples: from REST, which is 0, on.
+    # Noise begins at column n_certain and belongs to every example. In `candidate_spans`, [0, 0, 0]
+    # means all examples.
     block.spans[:, REST] = n_certain
     block.candidate_spans[n_certain // TILE :] = 0
     return n_certain
@@ -170,8 +175,8 @@ def _widen_spans(block, n_centre_examples, k):
 
 @kernel_part
 def _add_centre(plan, block, word, n_centre_examples, n):
-    """Add the pairs of a centre and its examples to its row; return the number of candidates so
-    far.
+    """Add the pairs of a centre and its examples to the labels of the centre, which becomes a
+    candidate if it is none yet; return the number of candidates so far.
     """
     # Where all rows are candidates, the place of a word is its number, and the search ends there.
     k = _index_of(word, block.candidates, int64(word) if plan.selection == ALL else 0, n)
@@ -186,11 +191,8 @@ def _add_centre(plan, block, word, n_centre_examples, n):
 
 @kernel_part
 def _add_path(paths, workspace, block, word, n_centre_examples, n):
-    """Add the pairs of a centre and its examples to each node on the path to the centre; return the
-    number of nodes so far.
-
-    A node whose entry in `seen` is unused in this block is new. If it is used, the node is in its
-    column, or two nodes share the entry, and all candidates are searched.
+    """Add the pairs of a centre and its examples to the counts of each node on the path to the
+    centre; return the number of nodes so far. See N_SEEN for the search of a node's column.
     """
     seen = workspace.seen
     column = workspace.column
@@ -225,7 +227,7 @@ def _add_noise(sample, shared, workspace, block, n_certain, noise_key):
     cursor = workspace.cursor
     seen = workspace.seen
     this_block = cursor[BLOCKS_SO_FAR]
-    clear(block.drawn, 0, block.drawn.shape[1])
+    clear(block.sample_count, 0, block.sample_count.shape[1])
     # Draws are searched among the candidates from here on. With FORM_MERGED that includes centres,
     # and a draw of a centre does not count.
     search_from = n_certain
@@ -251,10 +253,10 @@ def _add_noise(sample, shared, workspace, block, n_certain, noise_key):
         if k == n:
             seen[entry] = this_block
             block.candidates[k] = row
-            block.drawn[0, k] = 1
+            block.sample_count[0, k] = 1
             n += 1
         elif k >= n_certain:
-            block.drawn[0, k] += ONE
+            block.sample_count[0, k] += ONE
     return n - n_certain
 
 

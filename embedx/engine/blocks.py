@@ -1,7 +1,8 @@
 """Blocks of text: the examples and candidates of some kept words that follow each other.
 
 A block is `block_size` consecutive kept words (the centres), their contexts on both sides, and
-noise words. As in word2vec.c, context words are the inputs, and a centre is what they predict:
+noise: the rows that the sampler draws, which are the negatives of other modules. As in word2vec.c,
+context words are the inputs, and a centre is what they predict:
 
     inputs      centres and contexts in text order, repeats included; their vectors are fetched
     examples    vectors h computed from the inputs (`encoders`): one for each input (skip-gram), or
@@ -84,16 +85,16 @@ class Block(NamedTuple):
 
     sizes: ndarray  # int64 (5,): numbers of inputs, examples, candidates of both kinds, pairs
     inputs: ndarray  # int32 (max inputs,): words
-    pairs_of_input: ndarray  # int64 (max inputs,): how many pairs each input is part of
+    n_pairs_of_input: ndarray  # int64 (max inputs,): number of pairs that each input is part of
     # int32 (max examples,): the row of each example in the objective's state, which is a word
     state_row: ndarray
-    pairs_of_example: ndarray  # int64 (max examples,): how many pairs each example has
+    n_pairs_of_example: ndarray  # int64 (max examples,): number of pairs of each example
     label: ndarray  # float32 (max examples, max candidates): numbers of pairs, see above
     bit_zero_count: ndarray  # float32, like label where there is a tree
     candidates: ndarray  # int32 (max candidates,)
     # float32 (1, max candidates), a matrix for `load`: how often each was drawn, 0 for centres; 1
     # where all rows are candidates
-    drawn: ndarray
+    sample_count: ndarray
     # int32 (2 window,): the examples of the current centre, while the block is planned
     centre_examples: ndarray
     # float32 (max examples, max inputs): 1 for the inputs that an example is the mean of, 0 for the
@@ -134,9 +135,14 @@ def form_of(objective: Objective) -> int:
     return FORM_PER_PAIR
 
 
+def max_centres(plan: BlockPlan) -> int:
+    """Maximum number of centres of a block; 1 where each pair is a block."""
+    return max(plan.block_size, 1)
+
+
 def max_inputs(plan: BlockPlan) -> int:
     """Maximum number of inputs of a block, in whole tiles."""
-    return padded(max(plan.block_size, 1) + 2 * plan.window, TILE)
+    return padded(max_centres(plan) + 2 * plan.window, TILE)
 
 
 def max_examples(plan: BlockPlan) -> int:
@@ -148,7 +154,7 @@ def max_candidates(plan: BlockPlan, longest_path: int) -> int:
     """Maximum number of candidates of a block, a multiple of SCORE_PADDING. Noise can be read in
     whole vectors that begin at its first candidate.
     """
-    n_centres = max(plan.block_size, 1)
+    n_centres = max_centres(plan)
     if plan.selection == ALL:
         return padded(plan.n_outputs, SCORE_PADDING)
     if plan.selection == PATH:
@@ -162,22 +168,22 @@ def new_block(plan: BlockPlan, longest_path: int) -> Block:
     n_examples = max_examples(plan)
     n_candidates = max_candidates(plan, longest_path)
     inputs = np.zeros(n_inputs, int32)
-    pairs_of_input = np.zeros(n_inputs, int64)
+    n_pairs_of_input = np.zeros(n_inputs, int64)
     candidates = np.zeros(n_candidates, int32)
-    drawn = np.zeros((1, n_candidates), float32)
+    sample_count = np.zeros((1, n_candidates), float32)
     if plan.selection == ALL:
         candidates[: plan.n_outputs] = np.arange(plan.n_outputs)
-        drawn[:, : plan.n_outputs] = 1
+        sample_count[:, : plan.n_outputs] = 1
 
     if plan.encoder == SKIPGRAM:
         # An example is an input, with the same word and pairs.
         state_row = inputs
-        pairs_of_example = pairs_of_input
+        n_pairs_of_example = n_pairs_of_input
         context_mask = np.zeros((0, 0), float32)
         mean_weight = np.zeros(0, float32)
     else:
         state_row = np.zeros(n_examples, int32)
-        pairs_of_example = np.zeros(n_examples, int64)
+        n_pairs_of_example = np.zeros(n_examples, int64)
         context_mask = np.zeros((n_examples, padded(n_inputs)), float32)
         mean_weight = np.zeros(n_examples, float32)
 
@@ -186,13 +192,13 @@ def new_block(plan: BlockPlan, longest_path: int) -> Block:
     return Block(
         sizes=np.zeros(5, int64),
         inputs=inputs,
-        pairs_of_input=pairs_of_input,
+        n_pairs_of_input=n_pairs_of_input,
         state_row=state_row,
-        pairs_of_example=pairs_of_example,
+        n_pairs_of_example=n_pairs_of_example,
         label=np.zeros((n_examples, n_candidates), float32),
         bit_zero_count=np.zeros((n_examples if has_tree else 0, n_candidates), float32),
         candidates=candidates,
-        drawn=drawn,
+        sample_count=sample_count,
         centre_examples=np.zeros(2 * plan.window, int32),
         context_mask=context_mask,
         mean_weight=mean_weight,

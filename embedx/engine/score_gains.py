@@ -59,7 +59,7 @@ def _max_rate_of_outputs(workspace, block, n_examples):
     sum_of_squares = ZERO
     for e in range(n_examples):
         workspace.h_square[e] = _squared_norm(workspace.h, e)
-        sum_of_squares += min(block.pairs_of_example[e], 1) * workspace.h_square[e]
+        sum_of_squares += min(block.n_pairs_of_example[e], 1) * workspace.h_square[e]
     return workspace.longest_step[0] / max(sum_of_squares, TINY)
 
 
@@ -76,7 +76,7 @@ def _max_rate_of_inputs(plan, workspace, block, n_candidates, n_inputs):
         sum_of_squares += square
         largest_square = max(largest_square, square)
     for j in range(n_inputs):
-        max_pairs = max(max_pairs, float32(block.pairs_of_input[j]))
+        max_pairs = max(max_pairs, float32(block.n_pairs_of_input[j]))
     bound = min(sum_of_squares, float32(4) * max_pairs * largest_square)
     return workspace.longest_step[0] / max(bound, TINY)
 

@@ -43,6 +43,7 @@ from embedx.engine.blocks import (
     BlockPlan,
     has_candidates,
     max_candidates,
+    max_centres,
     max_examples,
     max_inputs,
     n_candidates_of,
@@ -210,7 +211,7 @@ def new_workspace(
     n_inputs = max_inputs(plan)
     n_examples = max_examples(plan)
     n_candidates = max_candidates(plan, longest_path)
-    n_pairs = min(max(plan.block_size, 1), 2 * plan.window + 1)
+    n_pairs = min(max_centres(plan), 2 * plan.window + 1)
     n_noise = plan.n_outputs if plan.selection == ALL else plan.n_draws
     is_skipgram = plan.encoder == SKIPGRAM
 
@@ -448,7 +449,7 @@ def update_inputs(shared, workspace, block, lr):
     max_rate = workspace.max_input_rate[0]
     backward(plan.encoder, block, n_inputs, n_examples, workspace.h_gradient, gradient)
     for j in range(n_inputs):
-        if block.pairs_of_input[j] == 0:
+        if block.n_pairs_of_input[j] == 0:
             continue
         if plan.bias >= 0:
             gradient[j, plan.bias] = 0

@@ -88,7 +88,9 @@ def _coefficients_by_example(coefficients, shared, workspace, block, lr):
         if plan.uses_score_gain:
             for k in range(n):
                 batch.score_gain[e, k] = score_gain(workspace, e, k)
-        _describe_example(shared, workspace, block, e, batch, e, min(block.pairs_of_example[e], 1))
+        _describe_example(
+            shared, workspace, block, e, batch, e, min(block.n_pairs_of_example[e], 1)
+        )
     state_lr = lr * plan.optimizer.state_rate
     return coefficients(
         batch, shared.tables.objective_state, shared.constants, n_examples, n, state_lr
@@ -101,9 +103,9 @@ def _count_samples(plan, workspace, block, e, batch, n):
     n_certain = block.sizes[CERTAIN]
     weight = ONE
     if plan.form == FORM_SUMMED:
-        weight = np.float32(block.pairs_of_example[e])
+        weight = np.float32(block.n_pairs_of_example[e])
     for k in range(0, n, SIMD_WIDTH):
-        counts = multiply_add(splat(weight), load(block.drawn, 0, k), zeros())
+        counts = multiply_add(splat(weight), load(block.sample_count, 0, k), zeros())
         store(batch.sample_count, e, k, counts)
     if plan.uses_log_expected_count:
         for k in range(n):
@@ -142,7 +144,7 @@ def _fill_shared_noise(plan, workspace, block):
     width = sample_count.shape[1]
     clear(sample_count, 0, width)
     for k in range(0, n_noise, SIMD_WIDTH):
-        store(sample_count, 0, 1 + k, load(block.drawn, 0, first_noise + k))
+        store(sample_count, 0, 1 + k, load(block.sample_count, 0, first_noise + k))
     for k in range(n_noise):
         log_expected_count[0, 1 + k] = workspace.log_expected[first_noise + k]
     for p in range(1, sample_count.shape[0]):
@@ -234,7 +236,7 @@ def _sum_pairs(workspace, block, e, n_pairs, first_noise, n_noise):
         block_z[e, positives[p]] += z[p, 0]
         hit = workspace.noise_column[positives[p]]
         if hit > 0:
-            drawn = block.drawn[0, first_noise + hit - 1]
+            drawn = block.sample_count[0, first_noise + hit - 1]
             workspace.pairs.sample_count[p, hit] = drawn
 
 

@@ -141,7 +141,7 @@ def _add_found(tables, retrieval, search_workspace, block):
     for k in range(block.sizes[CERTAIN]):
         n = _join(int64(block.candidates[k]), n, search_workspace, block)
     for j in range(block.sizes[INPUTS]):
-        if block.pairs_of_input[j] > 0:
+        if block.n_pairs_of_input[j] > 0:
             word = int64(block.inputs[j])
             if found_rows.uses[word] == NEVER or found_rows.uses[word] >= retrieval.refresh:
                 fetch_word(tables.inputs.rows, tables.parts, word, search_workspace.vector, 0, -1)
@@ -157,13 +157,13 @@ def _add_tail(rows, n_drawn, search_workspace, block):
     """Count the draws of the rows that are not certain; those that are count once."""
     n_certain = block.sizes[CERTAIN]
     n = n_certain
-    clear(block.drawn, 0, round_up_to_padding(n_certain + n_drawn))
-    block.drawn[0, :n_certain] = 1
+    clear(block.sample_count, 0, round_up_to_padding(n_certain + n_drawn))
+    block.sample_count[0, :n_certain] = 1
     for d in range(n_drawn):
         row = int64(rows[d])
         n = _join(row, n, search_workspace, block)
         if search_workspace.joined[row, 1] >= n_certain:
-            block.drawn[0, search_workspace.joined[row, 1]] += ONE
+            block.sample_count[0, search_workspace.joined[row, 1]] += ONE
     block.sizes[NOISE] = n - n_certain
 
 

@@ -11,7 +11,7 @@ inputs. p is the model's own, `Objective.log_probability` of the scores of all r
     temperature      the T that maximises the likelihood of the calibration pairs, which are not
                      scored, under p_k^(1/T) / Σ_j p_j^(1/T); not a number with fewer than
                      MIN_CALIBRATION_PAIRS of them
-    calibrated       the mean of the log of that
+    calibrated       the mean of the log of that; not a number without a temperature
     unigram          mean log-probability of the same targets when each comes as often as it is kept
                      from the training text, without the held-out part; see
                      `embedx.text.vocabulary.trained_counts`
@@ -37,7 +37,7 @@ from embedx.engine.encoders import ENCODERS
 from embedx.errors import DataError, Setting, no_such
 from embedx.evaluation.labels import blocks_of_rows
 from embedx.evaluation.statistics import Estimate, grouped
-from embedx.evaluation.temperature import fit_inverse_temperature
+from embedx.evaluation.temperature import MIN_LOG_P, fit_inverse_temperature
 from embedx.labeled.data import Labels
 from embedx.runtime.progress import Progress, Silent
 from embedx.storage.folder import task_of_model
@@ -61,8 +61,16 @@ MAX_CALIBRATION_FLOATS = 50_000_000
 MIN_CALIBRATION_PAIRS = 20
 # Scores computed at a time: 16 MB.
 BLOCK_FLOATS = 1 << 22
-# Log-probabilities are clipped here in the fit, which takes no infinite ones.
-MIN_LOG_P = -1e4
+# The fields of `Likelihood` that are numbers.
+METRICS = (
+    "log_likelihood",
+    "standard_error",
+    "calibrated",
+    "temperature",
+    "unigram",
+    "n_pairs",
+    "n_groups",
+)
 
 
 class HeldOutPairs(NamedTuple):
@@ -100,11 +108,7 @@ class Likelihood:
 
     def metrics(self) -> dict[str, float]:
         """The numbers by their names."""
-        return {
-            field.name: getattr(self, field.name)
-            for field in dataclasses.fields(self)
-            if field.type in (int, float)
-        }
+        return {name: getattr(self, name) for name in METRICS}
 
 
 # ---- pairs
@@ -206,7 +210,8 @@ def _sample_indices(rng: np.random.Generator, n: int, at_most: int) -> ndarray:
 
 
 def text_of(tokens: ndarray, remap: ndarray) -> tuple[ndarray, ndarray]:
-    """The words, int32 (n,), and groups, int64 (n,), of an encoded text.
+    """The words of an encoded text, int32 (n,), and the sentence of each, int64 (n,); a sentence of
+    more than PIECE tokens counts as several.
 
     tokens  int32: provisional ids, END_OF_SENTENCE between sentences
     remap   int32 (n_types,): the model's word of each provisional id, -1 if it has none
@@ -307,7 +312,10 @@ def evaluate(
     calibration: HeldOutPairs,
     progress: Progress | None = None,
 ) -> Likelihood:
-    """The likelihood of `pairs`, with a temperature fitted to the pairs of `calibration`."""
+    """The likelihood of `pairs`, with a temperature fitted to the pairs of `calibration`.
+
+    With fewer than MIN_CALIBRATION_PAIRS of these, `temperature` and `calibrated` are not numbers.
+    """
     progress = progress or Silent()
     log_p_of = log_probability_of(vectors)
     temperature = fitted_temperature(log_p_of, calibration, progress)
@@ -391,7 +399,9 @@ def log_probability_of(vectors: WordVectors) -> LogProbability:
 def fitted_temperature(
     log_p_of: LogProbability, calibration: HeldOutPairs, progress: Progress
 ) -> float:
-    """The temperature at which the pairs are likeliest."""
+    """The temperature at which the pairs are likeliest; not a number with fewer than
+    MIN_CALIBRATION_PAIRS.
+    """
     if len(calibration.targets) < MIN_CALIBRATION_PAIRS:
         return math.nan
     inputs, row = np.unique(calibration.inputs, axis=0, return_inverse=True)

@@ -16,6 +16,8 @@ TEMPERATURES = (1e-3, 1e3)
 TOLERANCE = 1e-8
 # Passes of the fit over the data; five to eight are usual.
 MAX_PASSES = 20
+# Log-probabilities of labels, which must be finite, may be clipped here before the fit.
+MIN_LOG_P = -1e4
 # Scores are raised to this far below the best: at any of the TEMPERATURES the exponential is 0, as
 # that of -inf.
 MIN_SCORE = -1e6

@@ -194,7 +194,7 @@ def read_arriving(
             if has_comments and not first.lines.first_row:
                 continue
             format = format_of_arriving(first, schema, options)
-            if not format.is_of_lines:
+            if not format.has_row_per_line:
                 data = _read_files(_arrived(chain([lines], arriving), progress), options, format)
                 yield ArrivedRows(data.features, data.ids)
                 return

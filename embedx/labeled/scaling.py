@@ -87,49 +87,57 @@ def scaling_arrays(features: Any, scaling: str) -> dict[str, ndarray]:
     return {name: FUNCTIONS[name](features) for name in ARRAYS_OF.get(scaling, ())}
 
 
-def scaled(features: Any, scaling: str, arrays: Mapping[str, ndarray] | None = None) -> Any:
-    """The features on another scale; rows of zeros stay, except with `standard`.
+def scaled(features: Any, scaling: str, arrays: Mapping[str, ndarray]) -> Any:
+    """The features on another scale. Rows of zeros stay, except dense ones with `standard`.
 
     l2          each row divided by its length
     column-max  each column divided by its `maxima`
     tf-idf      each value x replaced by (1 + ln x) idf, values below 1 by x idf, then each row
                 divided by its length
-    standard    each column divided by its standard deviation, a dense one less its mean before
+    standard    each column divided by its standard deviation, a dense one less its mean before,
+                and clipped to MAX_DEVIATIONS
 
-    arrays  those of `scaling_arrays`
+    arrays  those of `scaling_arrays`; others are ignored
     """
     if scaling == "none":
         return features
     is_sparse = isinstance(features, csr_matrix)
+    if scaling == "standard" and not is_sparse:
+        return _standardised(features, arrays)
+
     values = features.data if is_sparse else features
     columns = features.indices if is_sparse else slice(None)
-    if scaling == "standard" and not is_sparse:
-        return _standardised(features, arrays or {})
     if scaling == "standard":
-        return _with_values(features, values / (arrays or {})["deviations"][columns])
+        z = values / arrays["deviations"][columns]
+        return _with_values(features, z.clip(-MAX_DEVIATIONS, MAX_DEVIATIONS))
     if scaling == "column-max":
-        return _with_values(features, values / (arrays or {})["maxima"][columns])
+        return _with_values(features, values / arrays["maxima"][columns])
     if scaling == "tf-idf":
         sizes = np.abs(values)
         values = np.where(sizes > 1, np.copysign(1 + np.log(np.maximum(sizes, 1)), values), values)
-        values = (values * (arrays or {})["idf"][columns]).astype(features.dtype)
-
-    if not is_sparse:
-        lengths = row_lengths(values)
-        return _with_values(features, values / np.where(lengths > 0, lengths, 1)[:, None])
-    row_of_value = _row_of_value(features.indptr)
-    lengths = _sparse_lengths(values, row_of_value, features.shape[0])
-    return _with_values(features, values / np.where(lengths > 0, lengths, 1)[row_of_value])
+        features = _with_values(features, values * arrays["idf"][columns])
+    return unit_rows(features)
 
 
 def _standardised(features: ndarray, arrays: Mapping[str, ndarray]) -> ndarray:
-    """The columns less their means, divided by their deviations, some rows at a time."""
+    """Dense columns less their means, divided by their deviations, some rows at a time."""
     out = np.empty_like(features)
     for start in range(0, len(features), BLOCK_ROWS):
         rows = slice(start, start + BLOCK_ROWS)
         z = (features[rows] - arrays["means"]) / arrays["deviations"]
         out[rows] = z.clip(-MAX_DEVIATIONS, MAX_DEVIATIONS)
     return out
+
+
+def unit_rows(features: Any) -> Any:
+    """The features, each row divided by its length; rows of zeros stay."""
+    if isinstance(features, csr_matrix):
+        row_of_value = _row_of_value(features.indptr)
+        lengths = _sparse_lengths(features.data, row_of_value, features.shape[0])
+        divisors = np.where(lengths > 0, lengths, 1)[row_of_value]
+        return _with_values(features, features.data / divisors)
+    lengths = row_lengths(features)
+    return _with_values(features, features / np.where(lengths > 0, lengths, 1)[:, None])
 
 
 def _with_values(features: Any, values: ndarray) -> Any:

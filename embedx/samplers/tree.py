@@ -36,7 +36,7 @@ from embedx.samplers.contract import Pairs
 
 # Bias of a node with labels on one side; finite, as saved parameters must be.
 CERTAIN = float32(1e4)
-# Rounds of Newton's method and a new split. Most nodes converge in 3 to 6.
+# Maximum number of rounds of Newton's method and a new split. Most nodes converge in 3 to 6.
 MAX_ROUNDS = 20
 MAX_NEWTON_STEPS = 20
 # Maximum number of halvings of a step that lowers the objective.
@@ -45,6 +45,10 @@ MAX_HALVINGS = 10
 # exact.
 TOLERANCE = 1e-7
 TOLERANCE_BETWEEN_SPLITS = 1e-3
+# Gain of a step, in nats of all pairs, below which it ends in any case: pairs may have no weight.
+MIN_GAIN = 1e-9
+# Share of the objective by which a step may seem to lower it: margins are rounded to float32.
+ROUNDING = 1e-6
 # Maximum number of pairs of a node for Newton's method: a thousand for each parameter.
 MAX_PAIRS = 1 << 14
 # Steps of the power method, whose result is only the first split.
@@ -115,12 +119,31 @@ class _Workspace(NamedTuple):
     hessian: ndarray  # (k + 1, k + 1)
 
 
+def _new_workspace(width: int) -> _Workspace:
+    """Buffers for `width` = k + 1 parameters of a node."""
+    return _Workspace(
+        x=np.zeros(width),
+        theta=np.zeros(width),
+        before=np.zeros(width),
+        gradient=np.zeros(width),
+        step=np.zeros(width),
+        hessian=np.zeros((width, width)),
+    )
+
+
 def fit_tree(
-    features: ndarray, n_features: int, pairs: Pairs, *, l2: float, threads: int = 1
+    features: ndarray,
+    n_features: int,
+    pairs: Pairs,
+    *,
+    l2: float,
+    threads: int = 1,
+    max_rounds: int = MAX_ROUNDS,
 ) -> Tree:
     """The tree fitted to these pairs; it does not depend on the number of threads.
 
-    features  float32 (n, stride); the columns after the first n_features are zero
+    features    float32 (n, stride); the columns after the first n_features are zero
+    max_rounds  maximum number of rounds of Newton's method and a new split; 0 keeps the first split
     """
     n_labels = len(pairs.offsets) - 1
     width = n_features + 1
@@ -136,19 +159,18 @@ def fit_tree(
         features=features,
         pairs=pairs,
         l2=float(l2),
-        max_rounds=MAX_ROUNDS,
+        max_rounds=max_rounds,
         labels=labels,
         weights=aligned_zeros(n_leaves - 1, n_features),
         biases=np.zeros(n_leaves - 1, float32),
     )
-    # Node v of a level has the labels order[bounds[v]:bounds[v + 1]].
+    # Node j of a level has the labels order[bounds[j]:bounds[j + 1]].
     bounds = np.array([0, n_labels], int64)
     with ThreadPoolExecutor(threads) as pool:
         while len(bounds) - 1 < n_leaves:
 
             def fit_nodes(first: int64, last: int64, bounds: ndarray = bounds) -> None:
-                workspace = _Workspace(*(np.zeros((width,) * n) for n in (1, 1, 1, 1, 1, 2)))
-                _fit_nodes(fit, bounds, first, last, workspace)
+                _fit_nodes(fit, bounds, first, last, _new_workspace(width))
 
             edges = _edges_of_chunks(len(bounds) - 1, threads * CHUNKS)
             list(pool.map(fit_nodes, edges[:-1], edges[1:]))
@@ -187,16 +209,16 @@ def _fit_nodes(fit, bounds, first, last, workspace):
     Reorders the labels of each node: those of its left child come first.
     """
     k = workspace.theta.size - 1
-    n_above = bounds.size - 2  # nodes of the levels before
+    n_above = bounds.size - 2  # nodes of the levels above
     pairs = fit.pairs
     labels = fit.labels
     theta = workspace.theta
     for j in range(first, last):
         low = bounds[j]
         high = bounds[j + 1]
-        number = n_above + j
+        v = n_above + j  # its number in the tree
         if high - low < 2:
-            fit.biases[number] = CERTAIN
+            fit.biases[v] = CERTAIN
             continue
         n_pairs = 0
         for at in range(low, high):
@@ -212,8 +234,8 @@ def _fit_nodes(fit, bounds, first, last, workspace):
                     break
         _ascend(fit, node, TOLERANCE, workspace)
         for a in range(k):
-            fit.weights[number, a] = theta[a]
-        fit.biases[number] = theta[k]
+            fit.weights[v, a] = theta[a]
+        fit.biases[v] = theta[k]
 
 
 @kernel_part
@@ -223,8 +245,9 @@ def _dominant_eigenvector(labels, node, workspace):
     """
     low = node.low
     high = node.high
-    mean = workspace.before
     theta = workspace.theta
+    # Buffers of Newton's method, which begins later.
+    mean = workspace.before
     product = workspace.step
     covariance = workspace.hessian
     k = theta.size - 1
@@ -300,14 +323,14 @@ def _ascend(fit, node, tolerance, workspace):
     value, total = _gradient_and_hessian(fit, node, workspace)
     for _ in range(MAX_NEWTON_STEPS):
         expected_gain = _newton_step(workspace)
-        if expected_gain < tolerance * total + 1e-9:
+        if expected_gain < tolerance * total + MIN_GAIN:
             break
         for a in range(theta.size):
             before[a] = theta[a]
             theta[a] += step[a]
         for _ in range(MAX_HALVINGS):
             new_value, total = _gradient_and_hessian(fit, node, workspace)
-            if new_value >= value - 1e-6 * abs(value):
+            if new_value >= value - ROUNDING * abs(value):
                 break
             for a in range(theta.size):
                 theta[a] = 0.5 * (theta[a] + before[a])
@@ -323,7 +346,7 @@ def _gradient_and_hessian(fit, node, workspace):
     """(value of eq. 8 at theta, sum of weights); writes the gradient, and the negative of the lower
     half of the Hessian.
 
-    Of more than MAX_PAIRS pairs, only one in n is used, with weight n.
+    Of more than MAX_PAIRS pairs only one in `period` is used, with `period` times its weight.
     """
     features = fit.features
     pairs = fit.pairs
@@ -336,18 +359,18 @@ def _gradient_and_hessian(fit, node, workspace):
     gradient[:] = 0
     hessian[:] = 0
     value = total = 0.0
-    stride = (node.n_pairs + MAX_PAIRS - 1) // MAX_PAIRS
-    n_skipped = 0
+    period = (node.n_pairs + MAX_PAIRS - 1) // MAX_PAIRS
+    n_since_used = 0
     x[k] = 1
     for at in range(node.low, node.high):
         y = fit.labels.order[at]
         sign = 1.0 if at >= node.middle else -1.0
         for p in range(pairs.offsets[y], pairs.offsets[y + 1]):
-            n_skipped += 1
-            if n_skipped < stride:
+            n_since_used += 1
+            if n_since_used < period:
                 continue
-            n_skipped = 0
-            weight = stride * float64(pairs.weights[p])
+            n_since_used = 0
+            weight = period * float64(pairs.weights[p])
             for a in range(k):
                 x[a] = features[pairs.inputs[p], a]
             margin = float32(sign * _inner(x, theta))

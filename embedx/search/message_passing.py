@@ -1,13 +1,15 @@
 """Greedy message passing between blocks of columns: Algorithm 2 of Yen et al. 2018, "Loss
 Decomposition for Fast Learning in Large Output Spaces".
 
-For scores z = Σ_j z_j of blocks j = 1..B and messages λ_j that sum to zero, the loss is bounded by
-    G(λ) = 1/B Σ_j L(B (z_j + λ_j)) >= L(z),    with equality at λ*_j = z/B - z_j               (eq.
-        12, theorem 1)
-Iteration t computes the gradients of all L(B (z_j + λ_j)). For the active set A, the rows for which
-one of these exceeds `min_coefficient` in absolute value, and the positives,
-    λ_j <- (1 - η) λ_j + η λ*_j,    η = 2 / (t + 2)
-and the result is 1/B Σ_j ∇L(B (z_j + λ_j)).
+For scores z = Σ_j z_j of blocks j = 1..B and messages λ_j that sum to zero, the loss is at most
+(eq. 12)
+    G(λ) = 1/B Σ_j L(B (z_j + λ_j)),
+and equal to it at λ*_j = z/B - z_j (theorem 1). Iteration t = 1, 2, ... has three steps:
+    `_block_gradients`    ∇L(B (z_j + λ_j)) in each block
+    `_update_active_set`  A: the positives, and the rows whose gradient in a block exceeds
+                          `min_coefficient` in absolute value
+    `_update_messages`    λ_j <- (1 - η) λ_j + η λ*_j for the rows in A, with η = 2 / (t + 2)
+The result, `_mean_gradient`, is 1/B Σ_j ∇L(B (z_j + λ_j)).
 
 Only rows that have been in A can have nonzero messages. They are the selected rows, whose messages
 and scores are stored for all blocks: the scores of the positives are always computed, and that of
@@ -15,6 +17,10 @@ another row is 0 in a block that has not found it. The gradient in a block is ov
 and the other rows that the block found above its cutoff. In the paper it is over all rows, with
 score 0 for those not found; here these are left out, so that a softmax lacks a term of 1 for each,
 and G bounds the loss over the rows found.
+
+Another thread may move a row to another list of the index during the search: a block may then score
+it twice, in both lists. `query.last_query` marks the rows that have a column in the result, and
+such a row gets no second one.
 """
 
 from typing import NamedTuple
@@ -118,34 +124,16 @@ def _block_gradients(coefficients, constants, searcher, messages, label, r, n_po
     """Overwrite messages.batch.z by the gradient in each block, for the n selected rows and then
     for the others that the block found; return the summed loss.
     """
-    spec = searcher.spec
     query = searcher.query
     blocks = searcher.row_index.ids.shape[0]
     scale = float32(blocks)
     batch = messages.batch
     widest = 0
     for j in range(blocks):
-        best = MASKED_SCORE
-        for c in range(n):
-            batch.z[j, c] = scale * (messages.block_score[j, c] + messages.message[j, c])
-            batch.label[j, c] = label[r, c] if c < n_positives else ZERO
-            batch.sample_count[j, c] = ZERO if c < n_positives else ONE
-            best = max(best, batch.z[j, c]) if c >= n_positives else best
-        cutoff = score_cutoff(spec, query, j, scale, best) / scale
-        columns = n
-        for k in range(query.offsets[j, query.n_probed[j]]):
-            if (
-                query.scores[j, k] > cutoff
-                and query.scores[j, k] > MASKED_SCORE
-                and columns < batch.z.shape[1]
-            ):
-                batch.z[j, columns] = scale * query.scores[j, k]
-                batch.label[j, columns] = 0
-                batch.sample_count[j, columns] = 1
-                messages.position[j, columns] = k
-                columns += 1
-        messages.n_columns[j] = columns
-        widest = max(widest, columns)
+        best = _place_selected(messages, label, r, n_positives, n, j, scale)
+        cutoff = score_cutoff(searcher.spec, query, j, scale, best) / scale
+        messages.n_columns[j] = _place_found(query, messages, n, j, scale, cutoff)
+        widest = max(widest, messages.n_columns[j])
     for j in range(blocks):
         for c in range(messages.n_columns[j], widest):
             batch.label[j, c] = 0
@@ -154,8 +142,45 @@ def _block_gradients(coefficients, constants, searcher, messages, label, r, n_po
 
 
 @kernel_part
+def _place_selected(messages, label, r, n_positives, n, j, scale):
+    """Write the scores B (z_j + λ_j) of the n selected rows, and their labels, to row j of
+    messages.batch; return the highest score of those that are no positives.
+    """
+    batch = messages.batch
+    best = MASKED_SCORE
+    for c in range(n):
+        batch.z[j, c] = scale * (messages.block_score[j, c] + messages.message[j, c])
+        if c < n_positives:
+            batch.label[j, c] = label[r, c]
+            batch.sample_count[j, c] = ZERO
+        else:
+            batch.label[j, c] = ZERO
+            batch.sample_count[j, c] = ONE
+            best = max(best, batch.z[j, c])
+    return best
+
+
+@kernel_part
+def _place_found(query, messages, n, j, scale, cutoff):
+    """Write the scores of the rows that block j found above its cutoff to the columns from n on, as
+    far as they fit; return the number of columns.
+    """
+    batch = messages.batch
+    max_columns = batch.z.shape[1]
+    for k in range(query.offsets[j, query.n_probed[j]]):
+        is_found = query.scores[j, k] > cutoff and query.scores[j, k] > MASKED_SCORE
+        if is_found and n < max_columns:
+            batch.z[j, n] = scale * query.scores[j, k]
+            batch.label[j, n] = 0
+            batch.sample_count[j, n] = 1
+            messages.position[j, n] = k
+            n += 1
+    return n
+
+
+@kernel_part
 def _row_at(index, query, j, k):
-    """The row whose score is query.scores[j, k]."""
+    """The row whose score is query.scores[j, k]: of the list p that has place k, the row there."""
     p = 0
     while query.offsets[j, p + 1] <= k:
         p += 1
@@ -169,6 +194,7 @@ def _update_active_set(searcher, messages, rows, r, n_positives, n, max_rows):
     query = searcher.query
     min_coefficient = searcher.spec.min_coefficient
     blocks = index.ids.shape[0]
+    now = int32(query.query_number[0])
     z = messages.batch.z
     for c in range(n):
         messages.is_active[c] = c < n_positives
@@ -177,28 +203,31 @@ def _update_active_set(searcher, messages, rows, r, n_positives, n, max_rows):
     n_before = n
     for j in range(blocks):
         for c in range(n_before, messages.n_columns[j]):
-            position = messages.position[j, c]
-            if (
-                abs(z[j, c]) > min_coefficient
-                and query.scores[j, position] > MASKED_SCORE
-                and n < max_rows
-            ):
-                row = _row_at(index, query, j, position)
-                if query.last_query[row] == int32(query.query_number[0]):
-                    continue  # the row was reassigned during the search, and scored twice
-                rows[r, n] = row
-                query.last_query[row] = int32(query.query_number[0])
-                messages.column[row] = n
-                messages.is_active[n] = True
-                for other in range(blocks):
-                    k = score_position(index, query, other, row)
-                    messages.block_score[other, n] = ZERO
-                    messages.message[other, n] = ZERO
-                    if k >= 0:
-                        messages.block_score[other, n] = query.scores[other, k]
-                        query.scores[other, k] = MASKED_SCORE
-                n += 1
+            k = messages.position[j, c]
+            # The score is masked if another block has just selected the row.
+            is_new = query.scores[j, k] > MASKED_SCORE
+            if abs(z[j, c]) > min_coefficient and is_new and n < max_rows:
+                row = _row_at(index, query, j, k)
+                if query.last_query[row] != now:
+                    rows[r, n] = row
+                    _select(index, query, messages, row, n)
+                    n += 1
     return n
+
+
+@kernel_part
+def _select(index, query, messages, row, n):
+    """Make `row` the selected row n, active, with messages of 0; mask its scores in the query."""
+    query.last_query[row] = int32(query.query_number[0])
+    messages.column[row] = n
+    messages.is_active[n] = True
+    for j in range(index.ids.shape[0]):
+        k = score_position(index, query, j, row)
+        messages.block_score[j, n] = ZERO
+        messages.message[j, n] = ZERO
+        if k >= 0:
+            messages.block_score[j, n] = query.scores[j, k]
+            query.scores[j, k] = MASKED_SCORE
 
 
 @kernel_part
@@ -217,8 +246,8 @@ def _update_messages(n, step, messages):
 
 @kernel_part
 def _mean_gradient(searcher, messages, rows, z, r, n):
-    """Write the mean of the blocks' gradients to z[r], and append rows that are not selected to
-    rows[r]; return the number of rows.
+    """Write the mean of the blocks' gradients to z[r], and append the rows with a gradient that are
+    not selected to rows[r], as far as they fit; return the number of rows.
     """
     query = searcher.query
     blocks = messages.block_score.shape[0]
@@ -229,6 +258,8 @@ def _mean_gradient(searcher, messages, rows, z, r, n):
         z[r, c] = 0
         for j in range(blocks):
             z[r, c] += weight * messages.batch.z[j, c]
+
+    # A row may be found by several blocks: the first one appends it.
     n_selected = n
     for j in range(blocks):
         for c in range(n_selected, messages.n_columns[j]):

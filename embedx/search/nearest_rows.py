@@ -22,7 +22,7 @@ from embedx.kernels.compiled import kernel, kernel_part
 from embedx.kernels.select import insert
 from embedx.kernels.simd import SIMD_WIDTH, ZERO, load, multiply_add, n_above, padded, splat
 from embedx.kernels.threads import PARTS_PER_THREAD, in_parts
-from embedx.labeled.scaling import scaled
+from embedx.labeled.scaling import unit_rows
 
 # Where the bands after the first begin: share of the postings that come before, if each row of the
 # index is a query.
@@ -92,7 +92,7 @@ class Workspace(NamedTuple):
 
 def row_index(rows: csr_matrix) -> RowIndex:
     """The index of rows, which are normalised."""
-    rows = scaled(csr_matrix(rows, dtype=float32), "l2")
+    rows = unit_rows(csr_matrix(rows, dtype=float32))
     n_rows, n_columns = rows.shape
     counts = np.bincount(rows.indices, minlength=n_columns)
     rarest_first = np.argsort(counts, kind="stable")
@@ -166,7 +166,7 @@ def nearest_rows(index: RowIndex, queries: Any, k: int, threads: int) -> Nearest
 
     Only cosines above 0 count; the places of missing ones have cosine 0.
     """
-    queries = scaled(csr_matrix(queries, dtype=float32), "l2")
+    queries = unit_rows(csr_matrix(queries, dtype=float32))
     features = index.feature_of_column[queries.indices]
     queries = csr_matrix((queries.data, features, queries.indptr), queries.shape)
     queries.sort_indices()

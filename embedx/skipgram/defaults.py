@@ -16,11 +16,11 @@ WALKS = "walks"
 # The objective, unless a kind of data has another one.
 DEFAULT_OBJECTIVE = "ns"
 
-# A new default for a kind of data is one line here: `"window": 3`. It has priority over the
-# default of an objective itself: `"negatives": 10` is for all objectives that have this setting.
-# For mips, which declares 100, it changes the setting but not the draws of a block, which its
-# default of `draws` decides. An objective without the setting ignores the line, such as hs, the
-# default for sessions, which draws nothing.
+# A new default for a kind of data is one line here: `"window": 3`. It has priority over the default
+# of an objective itself. With `"negatives": 10` for sessions
+#     objectives that have the setting take 10, whatever their own default
+#     hs, the default for sessions, draws nothing and ignores the line
+#     mips and others with a default of `draws` keep these draws of a block
 DEFAULTS_BY_KIND: dict[str, Record] = {
     TEXT: {},
     SESSIONS: {

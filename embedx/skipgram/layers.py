@@ -51,7 +51,9 @@ class Layers(NamedTuple):
     is_sized_by_text: bool
 
     def values(self) -> Record:
-        """The value of each setting that a layer has."""
+        """The value of each setting that a layer has; without `draws` where the user or the recipe
+        gives `negatives` and no `draws`.
+        """
         values = combined(*self.by_name.values())
         given = combined(self.by_name["given"], self.by_name["recipe"])
         if given.get("negatives") is not None and given.get("draws") is None:

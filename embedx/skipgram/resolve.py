@@ -49,7 +49,7 @@ class CountedText(NamedTuple):
     sampler: Sampler
 
 
-class Resolved(NamedTuple):
+class ResolvedSettings(NamedTuple):
     """The resolved settings.
 
     origins  reasons of settings that were chosen, by name; also of those chosen before the text was
@@ -60,12 +60,12 @@ class Resolved(NamedTuple):
     origins: dict[str, str]
 
 
-def resolve_settings(config: Configuration, text: CountedText) -> Resolved:
+def resolve_settings(config: Configuration, text: CountedText) -> ResolvedSettings:
     """The settings for this text on this machine, with every open one chosen."""
     settings = config.settings
     if config.collapsed is not None:
         threads = settings.threads or usable_cores()
-        return Resolved(dataclasses.replace(settings, threads=threads), config.origins)
+        return ResolvedSettings(dataclasses.replace(settings, threads=threads), config.origins)
     origins = dict(config.origins)
 
     def choose(reason: str, **values: Any) -> None:
@@ -88,7 +88,7 @@ def resolve_settings(config: Configuration, text: CountedText) -> Resolved:
         choose("deterministic", threads=1)
     elif settings.threads is None:
         choose("usable cores", threads=usable_cores())
-    return Resolved(settings, origins)
+    return ResolvedSettings(settings, origins)
 
 
 def negatives_of_pair(settings: SkipGramSettings, objective: Objective, sampler: Sampler) -> int:

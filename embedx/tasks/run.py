@@ -172,10 +172,10 @@ def train_task(
     wrap: Wrap | None = None,
 ) -> TrainedModel:
     """The trained model of a task."""
-    with _resolved_run(task, progress, wrap) as resolved:
-        settings = resolved.used_settings() | task.cluster.record()
+    with _opened_run(task, progress, wrap) as run:
+        settings = run.used_settings() | task.cluster.record()
         note_settings(progress, task.options, settings)
-        return life.train_model(resolved, checkpoints)
+        return life.train_model(run, checkpoints)
 
 
 def plan_request(request: RunRequest, progress: Progress) -> Planned:
@@ -183,30 +183,28 @@ def plan_request(request: RunRequest, progress: Progress) -> Planned:
     task = task_of(request, progress)
     task.check_place()
     check_output(task.output, request.overwrite or request.resume)
-    with _resolved_run(task, progress) as resolved:
-        memory = life.allocate(resolved)
+    with _opened_run(task, progress) as run:
+        memory = life.allocate(run)
         return Planned(
             task.output,
-            resolved.used_settings(),
-            resolved.origins,
-            resolved.data_size(),
+            run.used_settings(),
+            run.origins,
+            run.data_size(),
             memory,
-            resolved.on_disk(memory),
-            resolved.data_hash(),
+            run.on_disk(memory),
+            run.data_hash(),
         )
 
 
 @contextlib.contextmanager
-def _resolved_run(
-    task: Task, progress: Progress, wrap: Wrap | None = None
-) -> Iterator[ResolvedRun]:
+def _opened_run(task: Task, progress: Progress, wrap: Wrap | None = None) -> Iterator[ResolvedRun]:
     """The run of a task on its data, which are read and stay open meanwhile."""
     with contextlib.ExitStack() as stack:
         with progress.stage("read"):
             data = stack.enter_context(task.read())
         with progress.stage("resolve"):
-            resolved = task.resolved_run(data, wrap)
-        yield resolved
+            run = task.resolved_run(data, wrap)
+        yield run
 
 
 @contextlib.contextmanager

@@ -1,7 +1,8 @@
 """The objects of JSON: one in each line (JSON Lines), or spread over lines, as in an array.
 
 Spread objects are the items of one array, `[{...}, {...}]`, or stand one after the other. They are
-parsed while they are read: one of at most MAX_RECORD_BYTES is in memory.
+parsed while they are read, and one is in memory: an object that is not complete after
+MAX_RECORD_BYTES is an error, as is a longer line of JSON Lines.
 """
 
 import codecs
@@ -165,11 +166,14 @@ class _Reader:
         self._place = place
 
     def _read_more(self) -> bool:
-        """Read on, at least as much as there is; whether there was more."""
-        pieces = [self._text[self._place :]]
-        n_kept = len(pieces[0])
-        if n_kept > MAX_RECORD_BYTES:
+        """Read on, at least as much as there is; whether there was more. Raises `DataError` if
+        there are more than MAX_RECORD_BYTES.
+        """
+        kept = self._text[self._place :]
+        if len(kept.encode("utf-8", "surrogateescape")) > MAX_RECORD_BYTES:
             raise self.error(f"a record of more than {MAX_RECORD_BYTES:,} bytes")
+        pieces = [kept]
+        n_kept = len(kept)
         n_new = 0
         for block in self._blocks:
             pieces.append(self._decode(block))

@@ -105,6 +105,13 @@ class LossCurve:
         self.tallies = [Tally()] * self.PARTS
         self.ends = [(0.0, 0.0)] * self.PARTS
 
+    def state(self) -> TrainState:
+        """The curve so far, for a checkpoint."""
+        state = TrainState()
+        for name in ("tallies", "ends"):
+            state.add_attribute(f"trainer.curve.{name}", self, name)
+        return state
+
     def add(self, share: float, tally: Tally, epochs: float, seconds: float) -> None:
         """Add a chunk that was started at this share of the run."""
         part = int(self.PARTS * share)

@@ -51,7 +51,7 @@ def train(
                  from time to time, and when Ctrl-C ends the run
     plan         memory that the run needs, which is logged
 
-    Ctrl-C (any KeyboardInterrupt) ends the run after the current chunks, and is in the outcome. A
+    Ctrl-C (any KeyboardInterrupt) ends the run after the running chunks, and is in the outcome. A
     run that diverges is rolled back to its last good state, and continues at a lower learning rate
     (see `guard`). If it still diverges, it ends with the last good parameters, and the error is in
     the outcome; if there are none, `DivergedError` is raised. Raises whatever the strategy raises.
@@ -135,7 +135,8 @@ class _Training:
         self.reported_tally = Tally()
         self.tally = Tally()
         self.curve = LossCurve()
-        self.is_ended_by_callback = False
+        # Whether `after_epoch` ended the run.
+        self.is_ended_after_epoch = False
 
         # The threads: they pause before `pause_chunk`, and for a checkpoint; stopped, they end.
         self.pool = ThreadPoolExecutor(len(strategy.workers) or 1)
@@ -176,7 +177,7 @@ class _Training:
 
     def train_until_over(self) -> KeyboardInterrupt | LostClusterError | None:
         """Train until the run is over. Returns the interrupt or error that ended it early, once
-        current chunks and checkpoints are done; else None.
+        running chunks and checkpoints are done; else None.
 
         An interrupt after the last chunk ends the run as well: its model is complete, and its state
         is written like that of any interrupted run.
@@ -229,17 +230,16 @@ class _Training:
         # Before `is_checkpoint_wanted` is cleared, which this reads.
         is_checkpoint_due = self._is_checkpoint_due and not self._is_over
         self.is_checkpoint_wanted = False
-        if self._is_at_pause_chunk or self._is_over:
+        if self._has_unreported_epoch and (self._is_at_pause_chunk or self._is_over):
             self._report_epoch()
         if self.checkpoints is not None and is_checkpoint_due:
             self.checkpoints.take(self.state)
 
     def _report_epoch(self) -> None:
         """Call `after_epoch`; unless it raises an interrupt, the epoch is then reported."""
-        if self.after_epoch is None:
-            return
+        assert self.after_epoch is not None
         tally = self.tally.since(self.reported_tally)
-        self.is_ended_by_callback = self.after_epoch(self.n_reported_epochs, tally, self.seconds)
+        self.is_ended_after_epoch = self.after_epoch(self.n_reported_epochs, tally, self.seconds)
         self.n_reported_epochs += 1
         self.reported_tally = self.tally
 
@@ -262,7 +262,7 @@ class _Training:
             self.checkpoints.finish()
 
     def _end(self) -> None:
-        """Wait for the current chunks, and report their tally."""
+        """Wait for the running chunks, and report their tally."""
         self.pool.shutdown()
         try:
             self._stop_clock()
@@ -368,7 +368,7 @@ class _Training:
     # ---- the position of the run
 
     def _position(self) -> TrainState:
-        """The position of the run, without its current chunks."""
+        """The position of the run, without its running chunks."""
         state = TrainState()
         state.add(
             "trainer.next_chunk",
@@ -376,12 +376,11 @@ class _Training:
             partial(setattr, self, "next_chunk"),
         )
         state.add_attribute("trainer.seconds", self, "seconds_before")
-        state.add_attribute("trainer.ended", self, "is_ended_by_callback")
+        state.add_attribute("trainer.ended", self, "is_ended_after_epoch")
         state.add_attribute("trainer.epoch", self, "n_reported_epochs")
         state.add_attribute("trainer.tally", self, "tally")
         state.add_attribute("trainer.before_epoch", self, "reported_tally")
-        for name in ("tallies", "ends"):
-            state.add_attribute(f"trainer.curve.{name}", self.curve, name)
+        state.include(self.curve.state())
         return state
 
     @property
@@ -413,10 +412,10 @@ class _Training:
 
     @property
     def _is_over(self) -> bool:
-        """Whether no further chunk is taken: the schedule or the strategy is at its end, a callback
-        ended the run, or it is stopped. Chunks may still be current.
+        """Whether no further chunk is taken: the schedule or the strategy is at its end,
+        `after_epoch` ended the run, or it is stopped. Chunks may still be running.
         """
-        if self.strategy.is_finished or self.is_ended_by_callback or self.is_stopped:
+        if self.strategy.is_finished or self.is_ended_after_epoch or self.is_stopped:
             return True
         return self.schedule.share_done(self.next_chunk, self.seconds) >= 1.0
 
@@ -491,6 +490,7 @@ class _Training:
                 return None
             if self.rollback_reason is None and self._is_check_due:
                 self._check_without_pause()
+            # A check that is still due needs a pause.
             if self.rollback_reason is not None or self._is_check_due:
                 return None
             number = self.next_chunk

@@ -15,7 +15,7 @@ An encoder is a file of this folder, named in NAMES. It has five kernel parts:
                                                        inputs are words[begin:end]. Where x and h
                                                        are not the same memory, write also
                                                        block.state_row of the examples, and count
-                                                       pairs in block.pairs_of_input
+                                                       pairs in block.n_pairs_of_input
     fetch(block, n_x, n_h, x, h, bias)                 overwrite h[:n_h], in whole tiles, from
                                                        x[:n_x]; column `bias` of x is 1 and must be
                                                        1 in h; it is -1 if there is none

@@ -48,7 +48,7 @@ def write_examples(block, words, y, i, begin, end):
     for x in range(max(y - words.reach[y], begin), min(y + words.reach[y] + 1, end)):
         if x != y and words.sentence[x] == words.sentence[y]:
             block.context_mask[i, x - begin] = 1
-            block.pairs_of_input[x - begin] += 1
+            block.n_pairs_of_input[x - begin] += 1
             n += 1
     block.state_row[i] = words.word[y]
     block.mean_weight[i] = ONE / np.float32(max(n, 1))

@@ -13,8 +13,8 @@ from embedx.labeled.formats.contract import Format
 from embedx.labeled.options import ReadOptions
 from embedx.text.labelled_starts import begins_labelled
 
-# Each as file.NAME of this folder. A file is of the first format that recognises it, of which the
-# binary ones are tried before those of text.
+# Each as file.NAME of this folder, in the order of help texts. A file is of the first format that
+# recognises it, of which the binary ones are tried before those of text.
 REGISTRY = (
     "json_array.JSON_ARRAY",
     "json_lines.JSON_LINES",
@@ -75,7 +75,9 @@ def format_of_arriving(file: LabelledFile, schema: DataSchema, options: ReadOpti
     if schema.columns is not None:
         return format_of(file, options)
     return next(
-        format for format in TEXT_FORMATS if format.features == kind and format.is_of_any_lines
+        format
+        for format in TEXT_FORMATS
+        if format.features == kind and format.is_fallback_for_lines
     )
 
 

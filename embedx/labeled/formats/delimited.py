@@ -6,7 +6,7 @@ from embedx.labeled.formats.contract import Format
 from embedx.labeled.options import ReadOptions
 from embedx.labeled.tables.heading import Heading
 from embedx.labeled.tables.names import LABEL_NAMES, TEXT_NAMES, TITLE_NAMES
-from embedx.labeled.tables.rows import OpenTable, Records, lines_of, read_table, without_bad
+from embedx.labeled.tables.rows import OpenTable, Records, checked_lines, read_table, without_bad
 from embedx.text.labelled_starts import begins_labelled
 from embedx.text.sources import reader_of
 from embedx.text.tables import delimiter_of, table_rows
@@ -61,7 +61,7 @@ def _opened(file: LabelledFile, options: ReadOptions) -> OpenTable:
 def _records(file: LabelledFile, heading: Heading, options: ReadOptions) -> Records:
     """The rows by the names of their columns."""
     names: list[str] = []
-    rows = table_rows(lines_of(file.lines), file.name, heading.names)
+    rows = table_rows(checked_lines(file.lines), file.name, heading.names)
     for number, row in without_bad(file, rows, options):
         if not names:
             names = heading.names_of(row, number)

@@ -70,7 +70,7 @@ FASTTEXT = Format(
     passes_for_text=True,
     recognises=recognises,
     read=read,
-    is_of_lines=True,
-    is_of_any_lines=True,
+    has_row_per_line=True,
+    is_fallback_for_lines=True,
     advice="write lines __label__NAME and words",
 )

@@ -5,7 +5,7 @@ from embedx.labeled.files import LabelledFile, LabelledFiles
 from embedx.labeled.formats.contract import Format
 from embedx.labeled.options import ReadOptions
 from embedx.labeled.tables.objects import object_rows
-from embedx.labeled.tables.rows import OpenTable, chunks_of, read_table
+from embedx.labeled.tables.rows import OpenTable, checked_chunks, read_table
 from embedx.text.json_records import begins_spread, spread_records
 
 
@@ -20,7 +20,7 @@ def read(files: LabelledFiles, options: ReadOptions) -> FileRows:
 
 
 def _opened(file: LabelledFile, options: ReadOptions) -> OpenTable:
-    records = spread_records(chunks_of(file.lines), file.name)
+    records = spread_records(checked_chunks(file.lines), file.name)
     return OpenTable(object_rows(file, records, options))
 
 

@@ -8,14 +8,16 @@ from embedx.labeled.files import LabelledFile, LabelledFiles
 from embedx.labeled.formats.contract import Format
 from embedx.labeled.options import ReadOptions
 from embedx.labeled.tables.objects import object_rows
-from embedx.labeled.tables.rows import OpenTable, lines_of, read_table
+from embedx.labeled.tables.rows import OpenTable, checked_lines, read_table
 from embedx.text.json_records import records_in_lines
 from embedx.text.labelled_starts import begins_labelled
 from embedx.text.sources import reader_of
 
 
 def recognises(file: LabelledFile, options: ReadOptions) -> bool:
-    """Whether the first line is an object, or the file is called so."""
+    """Whether the first line is an object, or the file is called so and does not begin like
+    labelled rows.
+    """
     if _is_object(file.lines.first_line):
         return True
     return reader_of(file.name) == "json" and not begins_labelled(file.lines.head)
@@ -33,7 +35,7 @@ def read(files: LabelledFiles, options: ReadOptions) -> FileRows:
 
 
 def _opened(file: LabelledFile, options: ReadOptions) -> OpenTable:
-    records = records_in_lines(lines_of(file.lines))
+    records = records_in_lines(checked_lines(file.lines))
     return OpenTable(object_rows(file, records, options))
 
 
@@ -44,6 +46,6 @@ JSON_LINES = Format(
     features="columns",
     recognises=recognises,
     read=read,
-    is_of_lines=True,
+    has_row_per_line=True,
     example_name="data.jsonl",
 )

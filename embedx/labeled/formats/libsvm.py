@@ -77,7 +77,7 @@ LIBSVM = Format(
     passes_for_text=True,
     recognises=recognises,
     read=read,
-    is_of_lines=True,
-    is_of_any_lines=True,
+    has_row_per_line=True,
+    is_fallback_for_lines=True,
     advice="write lines LABEL ID:VALUE ID:VALUE",
 )

@@ -120,13 +120,13 @@ def _first_batch(name: str, records: Records) -> tuple[int, list[NumberedRecord]
     return batch_size, [first, *itertools.islice(records, batch_size - 1)]
 
 
-def lines_of(lines: Lines) -> Iterator[bytes]:
+def checked_lines(lines: Lines) -> Iterator[bytes]:
     """The lines of a text, each with its end. Raises `DataError` for one that is not UTF-8."""
-    for chunk in chunks_of(lines):
+    for chunk in checked_chunks(lines):
         yield from io.BytesIO(chunk)
 
 
-def chunks_of(lines: Lines) -> Iterator[bytes]:
+def checked_chunks(lines: Lines) -> Iterator[bytes]:
     """The chunks of a text. Raises `DataError` for one that is not UTF-8."""
     for chunk in lines:
         check_utf8(lines, chunk)
