@@ -8,6 +8,7 @@ import pytest
 from scipy.sparse import csr_matrix, save_npz
 from sklearn.datasets import load_svmlight_file
 
+import embedx
 from embedx import api
 from embedx.classification import classifier, row_blocks
 from embedx.classification.estimator import SoftmaxClassifier
@@ -195,6 +196,8 @@ def test_a_record_without_a_column_of_the_training_data_is_an_error(tmp_path):
         loaded.predict([{}])
     with refused_data("X:1", quoting=("area", "wide")):
         loaded.predict([{"area": "wide"}])
+    with refused_data("X", quoting=("one record", "a list of records")):
+        embedx.load(tmp_path / "model").predict({"area": 3})
 
 
 def test_test_data_may_have_another_name_for_the_label_column(tmp_path):

@@ -2,6 +2,7 @@
 
 import pytest
 
+import embedx
 from embedx.comparison import compare as comparison
 from embedx.comparison.labels import looks_labelled
 from embedx.comparison.records import FILE, Records
@@ -30,6 +31,12 @@ def test_labelled_data_are_recognised(write, first, is_labelled):
         assert error.value.file == file
         assert {Setting("test"), Setting("format", "text")} <= set(error.value.remedy)
         assert comparison.data_of([file], {"format": "text"}, CompareSettings())
+
+
+def test_records_of_json_may_be_text_or_labelled(write, tmp_path):
+    file = write('[{"text": "nice", "label": "a"}]', "rows.json")
+    with refused_data("rows.json", quoting=("json_field", "labelled data to score on")):
+        embedx.compare(file, output=tmp_path / "compared", objectives="ns")
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+import embedx
 from embedx.labeled.read import read, read_test, read_to_predict, read_training
 from tests.support.notes import Notes, lines_with
 from tests.support.refusals import refused_data
@@ -59,6 +60,34 @@ def test_test_rows_and_rows_to_predict_have_the_same_layout(folder):
         assert data.ids.tolist() == ["good/0.txt", "other/0.txt"]
         assert data.labels.ids.tolist() == [1, 2]
         assert data.n_labels == 2
+
+
+def test_after_training_on_documents_each_text_file_is_a_row(folder, tmp_path):
+    schema = read_training(folder("train")).schema
+    new = folder("new", {"": ["a nice\n\nfilm\n", "dull"]})
+    paths = [f"{new}/0.txt", f"{new}/1.txt"]
+    for source in (new, f"{new}/*.txt", paths):
+        data = read_to_predict(source, schema)
+        assert data.ids.tolist() == paths
+        assert not len(data.labels.ids)
+    words = {schema.vocabulary[k] for k in read_to_predict(paths[0], schema).features[0].indices}
+    assert words == {"a", "nice", "film"}
+    with refused_data("new", quoting="no row has a label"):
+        read_test(new, schema=schema)
+    with refused_data("new", quoting="no row has a label"):
+        read_training(new, schema=schema)
+
+    # Files of rows are read as such, and models of rows read the lines of text files.
+    rows = tmp_path / "rows.txt"
+    rows.write_text("__label__good nice\n__label__bad dull\n")
+    assert len(read_to_predict(str(rows), schema)) == 2
+    assert len(read_to_predict(paths[0], read_training(str(rows)).schema)) == 3
+
+
+def test_a_model_remembers_that_it_was_trained_on_documents(folder, tmp_path):
+    model = embedx.classify(folder("train"), epochs=1, calibration=0)
+    model.save(tmp_path / "model")
+    assert embedx.load(tmp_path / "model").schema.of_documents
 
 
 def test_documents_that_are_not_utf8_are_read_as_latin1(folder):

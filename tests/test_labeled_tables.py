@@ -226,6 +226,12 @@ def test_a_number_with_a_comma_is_told_from_text(write, cell):
         read(write(f"label;x\na;{cell}\n", "a.csv"), table=TableSettings(feature_columns="x"))
 
 
+def test_tables_of_numbers_with_decimal_commas_say_how_to_write_them(write):
+    file = write("a;b;class\n" + "0,25;1,5;x\n1,75;2,5;y\n" * 9, "t.csv")
+    with refused_data("t.csv", quoting=("a, b", "1234.5")):
+        read(file)
+
+
 def test_the_line_of_a_spreadsheet_about_separators_is_to_be_deleted(write):
     with refused_data("a.csv:1", quoting="delete this line"):
         read(write("sep=;\r\nlabel;text\r\nx;a\r\n", "a.csv"), table=TEXT_COLUMN)

@@ -29,6 +29,11 @@ def test_tables_and_sentences_are_escaped():
     assert cells(notebook.facts_table({"<": "<"})) == ["&lt;", "&lt;"]
 
 
+def test_numbers_of_facts_are_rounded_and_have_commas():
+    facts = {"loss": 1.9441918443, "epochs": 10.0, "words": 12345, "saved": True}
+    assert cells(notebook.facts_table(facts))[1::2] == ["1.94419", "10", "12,345", "True"]
+
+
 def test_a_classifier_is_a_table_of_facts(classifier):
     shown = cells(classifier._repr_html_())
     facts = dict(zip(shown[::2], shown[1::2], strict=True))

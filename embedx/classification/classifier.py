@@ -78,9 +78,9 @@ class Classifier:
         """A table, for notebooks."""
         facts = {
             "objective": self.objective.name,
-            "labels": f"{self.n_labels:,}",
-            "features": f"{self.schema.n_features:,}",
-            "training rows": f"{self.n_training_rows:,}",
+            "labels": self.n_labels,
+            "features": self.schema.n_features,
+            "training rows": self.n_training_rows,
             "scaling": self.settings.get("scaling", "none"),
             "first labels": ", ".join(map(self.name, range(min(self.n_labels, MAX_SHOWN)))),
         }

@@ -75,6 +75,7 @@ SCHEMA_FIELDS = (
     "has_empty_first_column",
     "feature_names",
     "label_separator",
+    "of_documents",
 )
 # float64 is written by lbfgs on request.
 FLOATS = ("float32", "float64")
@@ -144,6 +145,8 @@ READER = {
     "first_feature": Value(int, at_least=0, at_most=MAX_WHOLE_NUMBER),
     "has_empty_first_column": Value(bool),
     "feature_names": Value(list, items=str),
+    "label_separator": Value(str),
+    "of_documents": Value(bool),
     "text": Value(dict),
     "columns": Value(dict),
 }

@@ -24,7 +24,7 @@ from embedx.text.encoded_corpus import EncodedCorpus
 from embedx.text.heldout import MAX_SHARE, PIECE, HeldOut, hold_out, n_pieces, usual_share
 from embedx.text.settings import SESSIONS, noun_of
 from embedx.text.sources import find_sources, text_defaults
-from embedx.text.tables import TABLE, NotTextError
+from embedx.text.tables import JSON, TABLE, NotTextError
 from embedx.text.vocabulary import select
 from embedx.vectors.model import WordVectors, load
 
@@ -37,11 +37,11 @@ N_SESSION_GROUPS = 1000
 
 @contextlib.contextmanager
 def labels_named_in_errors() -> Iterator[None]:
-    """Tell who compares on a table how it is read as labelled data, too."""
+    """Tell who compares on a table or JSON how it is read as labelled data, too."""
     try:
         yield
     except NotTextError as error:
-        if error.kind != TABLE:
+        if error.kind not in (TABLE, JSON):
             raise
         by_test = ", or if its rows have labels, the labelled data to score on by "
         remedy = (error.remedy, by_test, Setting("test"))

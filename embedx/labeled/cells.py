@@ -58,6 +58,7 @@ TOKEN = re.compile(
 NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?")
 WHOLE_FLOAT = re.compile(r"([+-]?\d+)\.0*")
 WHOLE_OF_R = re.compile(r"([+-]?\d+)L")
+NUMBER_REMEDY = "write numbers as 1234.5, with a decimal point and without thousands separators"
 NO_ITEM = ("None", "nan", "NaN", "null", "NULL", "NA")
 
 
@@ -85,10 +86,16 @@ def _expected(read: Callable[[Any], Any]) -> str:
 
 
 def _remedy(value: Any, read: Callable[[Any], Any]) -> str:
-    is_number = read is number_of and isinstance(value, str)
-    if is_number and number_of(value.replace(",", "")) is not None:
-        return "write numbers as 1234.5, with a decimal point and without thousands separators"
+    if read is number_of and has_commas_of_number(value):
+        return NUMBER_REMEDY
     return "correct it, or choose another column"
+
+
+def has_commas_of_number(value: Any) -> bool:
+    """Whether a cell is a number but for its commas, which are decimal or between thousands."""
+    if not isinstance(value, str) or "," not in value:
+        return False
+    return number_of(value.replace(",", "")) is not None
 
 
 def text_of(value: Any) -> str | None:

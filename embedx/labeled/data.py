@@ -258,6 +258,7 @@ class DataSchema:
     columns                 where the data are a table
     feature_names           the columns of a data frame without text that was trained on
     label_separator         of several labels in a line of a file of labels
+    of_documents            each text file is a row, not each line
     """
 
     n_features: int
@@ -270,6 +271,7 @@ class DataSchema:
     columns: Columns | None = None
     feature_names: list[str] | None = None
     label_separator: str | None = None
+    of_documents: bool = False
 
     @property
     def vocabulary(self) -> list[str] | None:

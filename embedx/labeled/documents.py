@@ -1,5 +1,6 @@
 """A text file per document in a folder per label, as 20 Newsgroups, IMDB and scikit-learn's
-`load_files` have them: `reviews/good/1.txt`, `reviews/bad/2.txt`.
+`load_files` have them: `reviews/good/1.txt`, `reviews/bad/2.txt`. A model that was trained on
+such folders takes each text file as a row, with or without a folder for its label.
 """
 
 import os
@@ -10,7 +11,7 @@ import numpy as np
 
 from embedx.errors import DataError
 from embedx.labeled.data import FileRows, Labels
-from embedx.labeled.files import LabelledFile, MemoryBudget, content_of, source_of
+from embedx.labeled.files import LabelledFile, MemoryBudget, content_of, source_of, sources_of
 from embedx.labeled.formats import is_data
 from embedx.labeled.ids import Numbering
 from embedx.labeled.options import ReadOptions
@@ -25,11 +26,11 @@ MAX_SHOWN = 3
 class Document(NamedTuple):
     """A text file.
 
-    label  the name of its folder
-    id     its path in the folder that the user named
+    label  the name of its folder; None if the folder says none
+    id     its path in the folder that the user named, or as the user named it
     """
 
-    label: str
+    label: str | None
     id: str
     path: str
 
@@ -47,6 +48,16 @@ def documents_in(names: Sequence[str]) -> list[Document] | None:
         if here is None:
             return None
         documents += here
+    return documents
+
+
+def unlabelled_documents(names: Sequence[str]) -> list[Document] | None:
+    """The documents that paths, patterns and folders name; None if any file is no local text."""
+    documents: list[Document] = []
+    for source in sources_of(names):
+        if not _is_document(source.address):
+            return None
+        documents.append(Document(None, source.name, source.address))
     return documents
 
 
@@ -115,9 +126,12 @@ def read_documents(
     features.add(_texts(documents, name, progress))
     matrix, schema = features.finish()
     numbering = Numbering(budget)
-    labels = numbering.labels_of([[os.fsencode(document.label)] for document in documents])
+    labels = numbering.labels_of(
+        [[] if document.label is None else [os.fsencode(document.label)] for document in documents]
+    )
     names = [*numbering]
-    progress.note(f"{name}: {len(documents):,} documents, labelled by {len(names):,} folders")
+    labelled_by = f", labelled by {len(names):,} folders" if names else ""
+    progress.note(f"{name}: {len(documents):,} documents{labelled_by}")
     ids = np.array([document.id for document in documents], object)
     return FileRows(matrix, Labels.joined([labels]), names, text=schema, ids=ids)
 

@@ -36,7 +36,12 @@ from embedx.labeled.data import (
     with_unknown_last,
 )
 from embedx.labeled.digits import GENERATED, digits
-from embedx.labeled.documents import Document, documents_in, read_documents
+from embedx.labeled.documents import (
+    Document,
+    documents_in,
+    read_documents,
+    unlabelled_documents,
+)
 from embedx.labeled.files import (
     UTF8_MARK,
     LabelledFile,
@@ -119,6 +124,7 @@ def read_training(
         schema=schema, text=text, table=table, labels_file=labels, threads=threads
     )
     data = _read(source, options, progress, takes_test_part=False)
+    _check_any_label(data, _shown(source))
     if schema is not None:
         return _with_new_labels(_without_unknown_words(data, schema), schema)
     _check_two_labels(data, _shown(source), labels)
@@ -224,6 +230,8 @@ def _read(
     if options.labels_file is None:
         options = replace(options, labels_file=labels_of_recipe(names))
     documents = documents_in(names)
+    if documents is None and options.schema and options.schema.of_documents:
+        documents = unlabelled_documents(names)
     files = LabelledFiles(sources_of(names), progress)
     with _shortage_reported(files.name):
         if documents is None:
@@ -341,13 +349,16 @@ def _no_label(data: Labeled, source: str, remedy: Text) -> DataError:
     return DataError(source, None, "no row has a label", remedy)
 
 
+def _check_any_label(data: Labeled, source: str) -> None:
+    """Raise `DataError` if no row has a label."""
+    if not len(data.labels.ids):
+        remedy = ("name the file of the labels with ", Setting("train_labels"))
+        raise _no_label(data, source, remedy)
+
+
 def _check_two_labels(data: Labeled, source: str, labels_file: str | None) -> None:
-    """Raise `EmbedxError` if there are fewer than two labels."""
+    """Raise `DataError` if all labels are the same."""
     ids = data.labels.ids
-    if not len(ids):
-        raise _no_label(
-            data, source, ("name the file of the labels with ", Setting("train_labels"))
-        )
     first = ids[0]
     if (ids == first).all():
         n_rows = np.count_nonzero(data.labels.n_of_row)
@@ -394,7 +405,10 @@ def _read_documents(
         options.schema.check_kind_of_features(name, "words")
     _check_no_table_settings(name, options.table)
     rows = read_documents(documents, name, options, files.progress)
-    return _as_trained_on(rows, files, options)
+    data = _as_trained_on(rows, files, options)
+    if options.schema:
+        return data
+    return data.with_schema(replace(data.schema, of_documents=True))
 
 
 def _as_trained_on(rows: FileRows, files: LabelledFiles, options: ReadOptions) -> Labeled:

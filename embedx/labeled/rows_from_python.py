@@ -43,6 +43,8 @@ def features_of(rows: Any, schema: DataSchema) -> Any:
     checks.refuse(checks.wrong_sparse(rows), NAME, "build the matrix anew")
     if isinstance(rows, str):
         raise DataError(NAME, None, f"one text, {rows[:40]!r}", "give a list of texts")
+    if isinstance(rows, Mapping):
+        raise DataError(NAME, None, "one record", f"give {_wanted(schema)}")
     if isinstance(rows, Iterator):
         rows = list(rows)
     if are_texts(rows):
@@ -105,8 +107,8 @@ def _wanted(schema: DataSchema) -> str:
     """What rows should be."""
     if schema.columns is not None:
         columns = ", ".join(_feature_columns(schema))
-        instead = "" if schema.columns.text else ", or an array of these"
-        return f"a data frame or records with the columns {columns}{instead}"
+        instead = "a list of texts" if schema.columns.text else "an array of these"
+        return f"a list of records or a data frame with the columns {columns}, or {instead}"
     if schema.text is not None:
         return "a list of texts"
     return f"an array of {schema.n_features:,} features"
@@ -140,7 +142,8 @@ def _array_of(rows: Any, schema: DataSchema, dtype: type) -> Any:
         if array.shape == (0,) and np.size(rows) == 0:
             array = np.zeros((0, n_columns), dtype)
     if array.ndim != 2:
-        raise DataError(NAME, None, "not numbers in rows and columns", f"give {_wanted(schema)}")
+        kind = "not numbers" if schema.text is None else "neither texts nor numbers"
+        raise DataError(NAME, None, f"{kind} in rows and columns", f"give {_wanted(schema)}")
     if array.shape[1] != n_columns:
         problem = f"{array.shape[1]:,} columns, but the training data have {n_columns:,}"
         raise DataError(NAME, None, problem, f"give {_wanted(schema)}")

@@ -20,7 +20,7 @@ def table(rows: Iterable[Sequence[Any]], has_heading: bool = True) -> str:
 def facts_table(facts: Mapping[str, Any]) -> str:
     """A row for each fact: its name and its value."""
     rows = "".join(
-        f"<tr><th>{escape(name)}</th><td>{escape(str(value))}</td></tr>"
+        f"<tr><th>{escape(name)}</th><td>{escape(_shown(value))}</td></tr>"
         for name, value in facts.items()
     )
     return f"<table>{rows}</table>"
@@ -29,6 +29,15 @@ def facts_table(facts: Mapping[str, Any]) -> str:
 def sentences(lines: Iterable[str]) -> str:
     """A paragraph for each line that is not empty."""
     return "".join(f"<p>{escape(line)}</p>" for line in lines if line)
+
+
+def _shown(value: Any) -> str:
+    """Whole numbers with commas, others to six digits, as `embedx info` prints them."""
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    return str(value)
 
 
 def _row(kind: str, cells: Iterable[Any]) -> str:

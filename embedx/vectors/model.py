@@ -130,7 +130,7 @@ class WordVectors:
             if self.facts.get(name) is not None
         }
         all_facts = {
-            f"{self.noun}s": f"{len(self):,}",
+            f"{self.noun}s": len(self),
             "dim": self.vector_size,
             **facts,
             f"first {self.noun}s": ", ".join(self.words[:10]),

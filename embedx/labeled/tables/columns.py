@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from embedx.errors import DataError, Setting, Text, joined
+from embedx.labeled.cells import NUMBER_REMEDY, has_commas_of_number
 from embedx.labeled.data import Columns
 from embedx.labeled.options import ReadOptions
 from embedx.labeled.tables.by_values import has_label_of, recurring_labels, values_by_column
@@ -11,7 +12,7 @@ from embedx.labeled.tables.names import is_position, missing_column
 from embedx.labeled.tables.roles import Record, Roles, guess_roles, numeric_columns
 from embedx.labeled.tables.settings import TableSettings
 from embedx.runtime.progress import Progress
-from embedx.text.tables import MAX_COLUMNS_IN_MESSAGE, fields_of, listed_columns
+from embedx.text.tables import MAX_COLUMNS_IN_MESSAGE, fields_of, listed_columns, value_of
 
 
 def choose_columns(
@@ -40,7 +41,7 @@ def choose_columns(
             file, available, named, training_columns, needs_label_column, has_heading
         )
     roles = guess_roles(available, named, head, needs_label_column)
-    _check_roles(file, roles, available, needs_label_column)
+    _check_roles(file, roles, head, available, needs_label_column)
     _check_heading_is_no_row(file, roles, head, has_heading)
     if schema is not None:
         kind = "columns of numbers" if roles.numbers else "words"
@@ -90,13 +91,19 @@ def _columns_as_in_training(
 
 
 def _check_roles(
-    file: str, roles: Roles, available: Mapping[str, None], needs_label_column: bool
+    file: str,
+    roles: Roles,
+    head: list[Record],
+    available: Mapping[str, None],
+    needs_label_column: bool,
 ) -> None:
     """Raise `EmbedxError` if no column has features, or none has labels that are needed."""
     if roles.text and needs_label_column and len(roles.could_be_labels) > 1:
         problem = f"its columns {listed_columns(roles.could_be_labels)} could all have the labels"
         raise DataError(file, None, problem, ("name one by ", Setting("label_column")))
     missing: list[Text] = []
+    if not roles.text and not roles.numbers:
+        _check_numbers_have_no_commas(file, head, available)
     if not roles.text and not roles.numbers:
         numbers = (" (or ", Setting("feature_columns"), ", of numbers)")
         missing.append((Setting("text_column"), numbers))
@@ -117,6 +124,20 @@ def _check_roles(
                 ", or if the file has no heading their numbers, from 1",
             ),
         )
+
+
+def _check_numbers_have_no_commas(
+    file: str, head: list[Record], available: Mapping[str, None]
+) -> None:
+    """Raise `DataError` for numbers with commas, as of a spreadsheet: they are read as text."""
+    with_commas = [
+        name
+        for name in available
+        if any(has_commas_of_number(value_of(record, name, None)) for record in head)
+    ]
+    if with_commas:
+        problem = f"numbers with commas in its columns {listed_columns(with_commas)}"
+        raise DataError(file, None, problem, NUMBER_REMEDY)
 
 
 def _check_heading_is_no_row(
