@@ -232,6 +232,12 @@ def test_tables_of_numbers_with_decimal_commas_say_how_to_write_them(write):
         read(file)
 
 
+@pytest.mark.parametrize("array", ["[]", "[ ]\n"])
+def test_an_empty_array_of_json_has_no_rows(write, array):
+    with refused_data("a.json", quoting="no rows"):
+        read(write(array, "a.json"))
+
+
 def test_the_line_of_a_spreadsheet_about_separators_is_to_be_deleted(write):
     with refused_data("a.csv:1", quoting="delete this line"):
         read(write("sep=;\r\nlabel;text\r\nx;a\r\n", "a.csv"), table=TEXT_COLUMN)

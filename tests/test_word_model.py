@@ -86,6 +86,17 @@ def test_a_query_with_an_unknown_word_suggests_similar_ones(tmp_path):
     assert len(vectors) == 4
 
 
+def test_a_query_that_the_tokenizer_splits_names_the_parts(tmp_path):
+    settings = {"tokenizer": "words", "lowercase": True}
+    words = ["l", "homme", "e\u0301t\u00e9"]
+    fields = {**toy(n=3), "words": words, "settings": settings}
+    vectors = model.load(save(tmp_path / "m", **fields))
+    with refused(kind=UnknownWordError, quoting=("L'Homme", "splits", "l, homme")):
+        vectors["L'Homme"]
+    with refused(kind=UnknownWordError, quoting="check its spelling"):
+        vectors["e\u0301te"]
+
+
 def test_neighbours_of_few_words_and_of_zero_vectors():
     vectors = model.WordVectors(
         ["a", "b", "zero"], {"input": np.array([[3, 0], [1, 1], [0, 0]], np.float32)}

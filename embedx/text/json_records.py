@@ -17,7 +17,7 @@ from embedx.settings import Record
 from embedx.text.tables import MAX_RECORD_BYTES, BadRecord, lines_of, shown
 
 # An array of objects, or an object whose first line is its brace alone.
-SPREAD_START = re.compile(rb"\s*+(?:\[\s*+(?:\{\s*+[\"}]|\Z)|\{[ \t\r]*+\n\s*+\")")
+SPREAD_START = re.compile(rb"\s*+(?:\[\s*+(?:\{\s*+[\"}]|\Z|\]\s*+\Z)|\{[ \t\r]*+\n\s*+\")")
 REMEDY = "write an object in each line, or one array of objects"
 # Letters of what may be incomplete at the end of a block, such as `\ud83d\ude00` or a number.
 MAX_INCOMPLETE = 32

@@ -1,8 +1,10 @@
-"""Text in one of Unicode's normalisation forms (UAX 15), block by block."""
+"""Text in one of Unicode's normalisation forms (UAX 15), block by block, and its words."""
 
 import unicodedata
 from collections.abc import Iterable, Iterator
 from typing import Literal
+
+from embedx.errors import JOINERS
 
 FORMS: dict[str, Literal["NFC", "NFKC"]] = {"nfc": "NFC", "nfkc": "NFKC"}
 # Maximum number of bytes without an ASCII character that are held back.
@@ -14,6 +16,15 @@ def normalized(text: str, form: str | None) -> str:
     if form is None or text.isascii():
         return text
     return unicodedata.normalize(FORMS[form], text)
+
+
+def word_parts(text: str) -> list[str]:
+    """The words of a text by the tokenizer `words`: runs of letters, marks, digits and joiners."""
+    return "".join(c if _is_of_word(c) else " " for c in text).split()
+
+
+def _is_of_word(character: str) -> bool:
+    return unicodedata.category(character)[0] in "LMN" or character in JOINERS
 
 
 def normalized_blocks(blocks: Iterable[bytes], form: str) -> Iterator[bytes]:

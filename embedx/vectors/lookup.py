@@ -8,6 +8,7 @@ import numpy as np
 from numpy import ndarray
 
 from embedx.errors import DataError, EmbedxError, near
+from embedx.text.unicode_forms import word_parts
 
 if TYPE_CHECKING:
     from embedx.vectors.model import WordVectors
@@ -111,6 +112,9 @@ def unknown(model: "WordVectors", word: Key) -> UnknownWordError:
     if model.subwords is not None:
         ngrams = ", nor is any of its n-grams"
     remedy = near(word, model.words[:MAX_SUGGESTED], "check its spelling")
+    parts = word_parts(model.spelled(word)) if model.settings.get("tokenizer") == "words" else []
+    if len(parts) > 1:
+        remedy = f"choose one of its parts, into which the tokenizer splits it: {', '.join(parts)}"
     return UnknownWordError(
         f"{word}: not among the {n_words} {model.noun}s of the model{ngrams}; {remedy}"
     )
