@@ -161,8 +161,8 @@ def _reserved(output: str | Path | None, overwrite: bool) -> Iterator[None]:
 @python_names()
 def compare(
     data: str | Sequence[str],
-    objectives: str | Sequence[str] | None,
-    output: str | Path,
+    objectives: str | Sequence[str] | None = None,
+    output: str | Path | None = None,
     *,
     overwrite: bool = False,
     resume: bool = False,
@@ -170,11 +170,12 @@ def compare(
     **settings: Any,
 ) -> comparison.Comparison:
     """Train several objectives on the same data and rank them, as `embedx compare` does: `ranking`,
-    and a page in `output`.
+    and a page in the folder `output`.
 
     data        text, or labelled data with `test`, which are named as on the command line
     objectives  names, a list or separated by commas: `"ns,hs"`; None: the default ones of
                 `embedx compare`
+    output      by default named after the data, as by `embedx compare`
     settings    those of `embedx compare`, of each run, and files: test, train_labels, test_labels,
                 pairs, analogies, next_item, cache_dir
     """
@@ -193,7 +194,7 @@ def compare(
             files,
             given,
             objectives,
-            as_path(output, "output"),
+            None if output is None else as_path(output, "output"),
             resume=resume,
             overwrite=overwrite,
             progress=progress,

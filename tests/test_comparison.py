@@ -100,6 +100,16 @@ def test_finished_diverged_and_crashed_runs_are_reported_and_not_repeated(
         comparison.compare(other, names, other.settings, folder, resume=True)
 
 
+def test_neither_objectives_nor_folder_need_be_named(two_topics, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(
+        runs.Runner, "run", lambda runner, name, seed, options: run(name, seed, -2.0)
+    )
+    outcome = embedx.compare(str(two_topics), epochs=1, seeds=1, threads=1, heldout=0.3)
+    assert outcome.folder.resolve() == tmp_path / f"{two_topics.stem}.compare"
+    assert "ns" in [line.objective for line in outcome.ranking.lines]
+
+
 def test_objectives_are_named_in_one_string_and_the_outcome_prints_as_a_table(
     two_topics, tmp_path, monkeypatch
 ):

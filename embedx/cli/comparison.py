@@ -2,27 +2,24 @@
 
 import json
 import sys
-from pathlib import Path
 
 from embedx.cli.requests import CompareRequest
 from embedx.cli.streams import request_progress
 from embedx.comparison import compare as comparison, tables
 from embedx.comparison.data import variants_of
 from embedx.pages.plain import as_cell
-from embedx.tasks.output import stem_of
 
 
 def compare(request: CompareRequest) -> None:
     """Compare objectives on text or labelled data, and print the ranking."""
     files = {name: getattr(request, name) for name in comparison.FILES}
-    folder = request.output or Path(f"{stem_of(*request.data)}.compare")
     with request_progress(request) as progress:
         ranked = comparison.compare_files(
             request.data,
             files,
             request.options,
             None if request.objectives is None else variants_of(request.objectives),
-            folder,
+            request.output,
             resume=request.resume,
             overwrite=request.overwrite,
             progress=progress,

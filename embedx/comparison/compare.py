@@ -59,6 +59,7 @@ from embedx.runtime.frames import data_frame
 from embedx.runtime.progress import Progress, Silent
 from embedx.settings import Record, as_arguments, settings_of
 from embedx.storage.description import installed_version
+from embedx.tasks.output import stem_of
 from embedx.text.settings import SESSIONS
 
 if TYPE_CHECKING:
@@ -284,12 +285,13 @@ def compare_files(
     files: Mapping[str, Any],
     given: Mapping[str, Any],
     objectives: Sequence[str] | None,
-    folder: Path,
+    folder: Path | None,
     **arguments: Any,
 ) -> Comparison:
     """`compare` on the data of `data_of`.
 
     given      settings of the comparison and of its runs
+    folder     None: one of the working folder, named after the data
     arguments  passed to `compare`
     """
     settings = CompareSettings.from_options(dict(given))
@@ -297,6 +299,7 @@ def compare_files(
         name: value for name, value in given.items() if name not in settings_of(CompareSettings)
     }
     data = data_of(data_names, settings_of_runs, settings, **files)
+    folder = folder or Path(f"{stem_of(*data_names)}.compare")
     return compare(data, objectives, settings, folder, **arguments)
 
 
