@@ -42,6 +42,12 @@ def test_a_classifier_is_a_table_of_facts(classifier):
     assert facts["first labels"] == "&lt;b&gt;, plain"
 
 
+def test_numbers_of_a_table_are_shown_as_standardised(tmp_path):
+    (tmp_path / "rows.csv").write_text("area,label\n" + "1,a\n200,b\n" * 20)
+    shown = cells(embedx.classify(tmp_path / "rows.csv", epochs=1)._repr_html_())
+    assert shown[shown.index("scaling") + 1] == "standard"
+
+
 def test_scores_of_a_classifier_are_tables_with_the_numbers_of_the_text(classifier):
     x = np.eye(2, dtype=np.float32)
     report = embedx.evaluate(classifier, x, ["<b>", "plain"])

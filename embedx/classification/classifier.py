@@ -76,12 +76,14 @@ class Classifier:
 
     def _repr_html_(self) -> str:
         """A table, for notebooks."""
+        columns = self.schema.columns
+        is_standardised = columns is not None and not columns.text  # the numbers of a table
         facts = {
             "objective": self.objective.name,
             "labels": self.n_labels,
             "features": self.schema.n_features,
             "training rows": self.n_training_rows,
-            "scaling": self.settings.get("scaling", "none"),
+            "scaling": "standard" if is_standardised else self.settings.get("scaling", "none"),
             "first labels": ", ".join(map(self.name, range(min(self.n_labels, MAX_SHOWN)))),
         }
         return facts_table(facts)

@@ -131,7 +131,8 @@ def read_documents(
     )
     names = [*numbering]
     labelled_by = f", labelled by {len(names):,} folders" if names else ""
-    progress.note(f"{name}: {len(documents):,} documents{labelled_by}")
+    n_documents = "1 document" if len(documents) == 1 else f"{len(documents):,} documents"
+    progress.note(f"{name}: {n_documents}{labelled_by}")
     ids = np.array([document.id for document in documents], object)
     return FileRows(matrix, Labels.joined([labels]), names, text=schema, ids=ids)
 
