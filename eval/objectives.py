@@ -66,9 +66,9 @@ def jobs(run: Run) -> Iterator[Job]:
                     "max_vocab": settings.max_vocab,
                     **threads,
                     "heldout": settings.heldout_exact,
-                    "seed": 1,
                 }
-                yield job_of(part, name, options)
+                for seed in seeds(run):
+                    yield job_of(part, name, options | {"seed": seed})
             elif part == "rates":
                 options = {**epochs, **threads, "heldout": settings.heldout_exact, "seed": 1}
                 for factor in compared.FACTORS:
