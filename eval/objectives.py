@@ -89,6 +89,13 @@ def job_of(part: str, objective: str, options: Job) -> Job:
     }
 
 
+def table_of(job: Job) -> str:
+    """The part whose table a job stands in; runs of so many epochs stand in that of equal time,
+    too.
+    """
+    return "epochs" if job["part"] == "time" else str(job["part"])
+
+
 def seeds(run: Run) -> range:
     return range(1, run.settings.seeds + 1)
 
@@ -328,6 +335,7 @@ EXPERIMENT = Experiment(
         "max_vocab": 500,
     },
     packages=("gensim",),
+    compared=table_of,
     prepare=prepare,
     jobs=jobs,
     measure=measure,
