@@ -176,13 +176,6 @@ def run(job: Job, data: Any, **other: Any) -> Any:
     from embedx.training import life
 
     options = job["options"] | {"threads": job["threads"], "seed": job["turn"]} | other
-    if "optimizer" in options:  # such jobs were defined when these were the defaults
-        options = {
-            "weights": "dense",
-            "epochs": 10,
-            "bias": "zero",
-            "initial_gradient": 0.0,
-        } | options
     objective = objectives.find(job["objective"])
     settings = ClassifySettings.from_options(options)
     config = ClassifierConfiguration(objective(objective.Settings.from_options(options)), settings)

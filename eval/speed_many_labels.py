@@ -17,9 +17,8 @@ from eval import speed_classification as beside
 from eval.experiment import Experiment, Run
 from eval.page import MEGABYTE, figure, table
 from eval.records import Job, Records
-from eval.speed_classification import THREADS, embedx, failed, measured, peer, rows_of
+from eval.speed_classification import SUITED, THREADS, embedx, failed, measured, peer, rows_of
 
-SUITED = {"loss": "squared-hinge"}  # which `embedx classify` chooses for such data by itself
 PEERS: dict[str, Job] = {
     "omikuji (Parabel, 3 trees)": peer("omikuji"),
     "omikuji, 1 tree": peer("omikuji", n_trees=1),

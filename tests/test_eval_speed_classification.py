@@ -37,8 +37,7 @@ def test_pecos_needs_its_interpreter_in_a_full_run(capsys):
 
 def test_settings_of_embedx_are_settings_that_there_are():
     for job in [
-        *main.EURLEX.values(),
-        *main.BIBTEX.values(),
+        *main.SEVERAL_LABELS.values(),
         *main.ONE_LABEL.values(),
         *main.scaling_jobs(1, quick=False),
     ]:
