@@ -16,7 +16,7 @@ spans of odd number, with all seeds. Ranks and errors are those of `embedx.evalu
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ from embedx.evaluation import heldout, words
 from embedx.runtime.progress import Silent
 from embedx.settings import as_arguments
 from embedx.skipgram.configuration import configure
+from embedx.skipgram.defaults import default_rate
 from embedx.text.encode import encode
 from embedx.text.heldout import hold_out
 from embedx.text.settings import TextSettings, VocabularySettings
@@ -48,36 +49,46 @@ EXCERPT = 10_000_000
 def jobs(run: Run) -> Iterator[Job]:
     """The jobs of each part, objectives in the order of the registry."""
     chosen = run.chosen("objective")
-    settings = run.settings
-    threads = {"threads": settings.threads}
-    epochs = {"epochs": settings.epochs}
     for part in run.chosen("part"):
-        for name in dict.fromkeys([compared.REFERENCE, *chosen] if part == "rows" else chosen):
-            if part != "exact" and takes_all_rows(name):
-                continue
-            if part == "time":
-                yield from timed_jobs(run, name)
-            elif part == "epochs":
-                for seed in seeds(run):
-                    yield job_of_epochs(run, name, settings.epochs, seed)
-            elif part == "exact":
-                options = {
-                    **epochs,
-                    "max_vocab": settings.max_vocab,
-                    **threads,
-                    "heldout": settings.heldout_exact,
-                }
-                for seed in seeds(run):
-                    yield job_of(part, name, options | {"seed": seed})
-            elif part == "rates":
-                options = {**epochs, **threads, "heldout": settings.heldout_exact, "seed": 1}
-                for factor in compared.FACTORS:
-                    rate = float(f"{factor * defaults(name)['learning_rate']:.3g}")
-                    yield job_of(part, name, options | {"learning_rate": rate})
-            else:
-                yield job_of(
-                    part, name, {"epochs": 1, **threads} | rows_of_reference(run.records, name)
-                )
+        names = dict.fromkeys([compared.REFERENCE, *chosen]) if part == "rows" else chosen
+        for name in names:
+            if part == "exact" or not takes_all_rows(name):
+                yield from JOBS[part](run, name)
+
+
+def jobs_of_epochs(run: Run, objective: str) -> Iterator[Job]:
+    for seed in seeds(run):
+        yield job_of_epochs(run, objective, run.settings.epochs, seed)
+
+
+def jobs_beside_softmax(run: Run, objective: str) -> Iterator[Job]:
+    settings = run.settings
+    options = {
+        "epochs": settings.epochs,
+        "max_vocab": settings.max_vocab,
+        "threads": settings.threads,
+        "heldout": settings.heldout_exact,
+    }
+    for seed in seeds(run):
+        yield job_of("exact", objective, options | {"seed": seed})
+
+
+def jobs_by_rate(run: Run, objective: str) -> Iterator[Job]:
+    settings = run.settings
+    options = {
+        "epochs": settings.epochs,
+        "threads": settings.threads,
+        "heldout": settings.heldout_exact,
+        "seed": 1,
+    }
+    for factor in compared.FACTORS:
+        rate = float(f"{factor * defaults(objective)['learning_rate']:.3g}")
+        yield job_of("rates", objective, options | {"learning_rate": rate})
+
+
+def jobs_of_equal_rows(run: Run, objective: str) -> Iterator[Job]:
+    options = {"epochs": 1, "threads": run.settings.threads}
+    yield job_of("rows", objective, options | rows_of_reference(run.records, objective))
 
 
 def job_of(part: str, objective: str, options: Job) -> Job:
@@ -114,7 +125,7 @@ def job_of_epochs(run: Run, objective: str, epochs: int, seed: int) -> Job:
     return job_of("epochs" if epochs == settings.epochs else "time", objective, options)
 
 
-def to_the_end(run: Run, objective: str, seed: int) -> Job:
+def job_of_whole_budget(run: Run, objective: str, seed: int) -> Job:
     """A run of the whole time."""
     settings = run.settings
     budget = f"{60 * settings.minutes:g}s"
@@ -135,25 +146,34 @@ def timed_jobs(run: Run, objective: str) -> Iterator[Job]:
     the best of these with all.
     """
     first, *others = seeds(run)
-    end = to_the_end(run, objective, first)
+    end = job_of_whole_budget(run, objective, first)
     yield end
     result = run.records.get(end) or {}
-    for epochs in own_epochs(run):
+    for epochs in tried_epochs(run):
         if epochs < result.get("epochs", 0):
             yield job_of_epochs(run, objective, epochs, first)
     best = compared.best_label(compared.points(run.records).get(objective, {}))
     for seed in others:
         if best is not None:
             yield (
-                to_the_end(run, objective, seed)
+                job_of_whole_budget(run, objective, seed)
                 if best == compared.END
                 else job_of_epochs(run, objective, int(best), seed)
             )
 
 
-def own_epochs(run: Run) -> list[int]:
-    """The numbers of epochs that are tried."""
+def tried_epochs(run: Run) -> list[int]:
     return [int(epochs) for epochs in str(run.settings.tried).split("/")]
+
+
+# by part
+JOBS: dict[str, Callable[[Run, str], Iterator[Job]]] = {
+    "time": timed_jobs,
+    "epochs": jobs_of_epochs,
+    "exact": jobs_beside_softmax,
+    "rates": jobs_by_rate,
+    "rows": jobs_of_equal_rows,
+}
 
 
 def takes_all_rows(objective: str) -> bool:
@@ -168,11 +188,15 @@ def defaults(objective: str) -> dict[str, Any]:
     others is another run.
     """
     config = configure(objective, {})
-    return dict(
-        config.settings.record()
+    settings = config.settings
+    chosen = dict(
+        settings.record()
         | config.new_sampler().settings.record()
         | config.objective.settings.record()
     )
+    if chosen["learning_rate"] is None:  # it follows the optimizer, which the text may decide
+        chosen["learning_rate"] = default_rate(settings.optimizer, config.kind)
+    return chosen
 
 
 def rows_of_reference(records: Records, objective: str) -> Job:
@@ -192,7 +216,7 @@ def rows_of_reference(records: Records, objective: str) -> Job:
 
 
 def prepare(run: Run) -> dict[str, Any]:
-    """The corpus, a little of it, and its end."""
+    """Facts about the corpus. `corpus.unpacked` writes `text` and `tiny`; this, `excerpt`."""
     about = corpus.unpacked(run)
     with Path(run.files["text"]).open("rb") as text:
         text.seek(-min(EXCERPT, about["bytes"]), 2)

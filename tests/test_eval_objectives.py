@@ -158,6 +158,15 @@ def test_the_best_point_is_chosen_on_spans_that_it_is_not_scored_on(records):
     assert [line for line in second.splitlines() if "`ns`" in line and "| 3, 5 |" in line]
 
 
+def test_rates_are_multiples_of_the_one_that_an_objective_has_on_the_text():
+    """Those of ns follow its optimizer, which depends on the length of the text."""
+    run = Run(experiment_called("objectives"), ["rates", "ns"], quick=True)
+    jobs = list(script.jobs(run))
+    own = jobs[0]["defaults"]["learning_rate"]
+    tried = [job["options"]["learning_rate"] for job in jobs]
+    assert tried == pytest.approx([own * factor for factor in compared.FACTORS], rel=1e-2)
+
+
 def test_resuming_measures_jobs_not_recorded_with_the_current_defaults(
     two_topics, tmp_path, monkeypatch
 ):
