@@ -465,7 +465,6 @@ def published(records: Records) -> dict[str, Any]:
     seeds.
     """
     runs = newest(records, "epochs")
-    about = records.environment["corpus"]
     if not finished(runs) or records.quick:
         raise SystemExit(
             f"{records.path}: nothing of the part `epochs` to publish; measure it first, without"
@@ -485,10 +484,12 @@ def published(records: Records) -> dict[str, Any]:
         if name in finished(runs) and all("pooled" in record["result"] for record in runs_of_name):
             scores_by_name[name]["pooled"] = round(mean(runs_of_name, "pooled", "score"), 4)
     first = next(iter(finished(runs).values()))[0]
+    environment = records.environment_of(first)
+    about = environment["corpus"]
     facts = {
         "corpus": about["name"],
         "words": about["words"],
-        "machine": records.environment["machine"]["cpu"],
+        "machine": environment["machine"]["cpu"],
         **{name: first["job"]["options"][name] for name in ("threads", "epochs", "heldout")},
         "unigram": round(first["result"]["heldout"]["unigram"], 4),
         "date": max(record["ended"] for runs_of_name in runs.values() for record in runs_of_name)[

@@ -137,6 +137,10 @@ class Records:
         values = [result[name] for result in self.results(**job)]
         return statistics.median(values) if values else None
 
+    def environment_of(self, record: Record) -> dict[str, Any]:
+        """Where and on which data a record was measured."""
+        return next(one for one in self.environments if one["id"] == record["environment"])
+
     def _use(self, records: Iterable[Record]) -> None:
         """Remember that these were asked for."""
         self.used |= {json.dumps(record["job"], sort_keys=True): record for record in records}
