@@ -15,7 +15,7 @@ from embedx.labeled.data import Labels
 from embedx.labeled.read import read_training
 from eval import classification_process as process, speed_classification as main
 from eval.generated_labels import FEATURES, LABELS_OF_ROW, generated
-from tests.support.eval_setup import RESULTS, Records, Run, experiment_called, made_up, rows_of
+from tests.support.eval_setup import RESULTS, Run, experiment_called, made_up, rows_of
 
 
 def jobs_of(*only, quick=False, **settings):
@@ -143,7 +143,7 @@ def test_a_contender_that_failed_is_reported(tmp_path):
 
 
 def test_published_records_are_those_that_resuming_finds():
-    records = Records(RESULTS / "speed-classification.jsonl")
+    records = experiment_called("speed-classification").records_in(RESULTS)
     settings = {"pecos_python": "python", "repetitions": 1}
     assert all(records.get(job) for job in jobs_of("embedx", "sklearn", **settings))
 

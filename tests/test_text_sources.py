@@ -103,7 +103,7 @@ TEXT_RECIPE = 'kind = "text"\nreader = "text"\n'
         (TEXT_RECIPE + "files = [1]", "files = [1]"),
         (TEXT_RECIPE + "files = ['x']\nabout = 7", "about = 7 "),
         (TEXT_RECIPE + "files = ['x']\nsettings = []", "settings = [] "),
-        (TEXT_RECIPE + "files = " + "[" * 5000, "maximum recursion depth"),
+        (TEXT_RECIPE + "files = " + "[" * 60_000, "maximum recursion depth"),
         (
             TEXT_RECIPE + "files = ['x']\n[values]\ndate = 3",
             "values: date = 3 ",
