@@ -53,6 +53,17 @@ def test_objects_are_parsed_wherever_blocks_of_the_text_end():
                 assert text.split("\n")[line - 1].strip()[:1] in ("{", "[")
 
 
+@pytest.mark.parametrize("cut", ['"t": "c', '"n', '"n": ['])
+@pytest.mark.parametrize("size", [7, 1000])
+def test_a_cut_array_is_one_whose_text_ends_within_a_record(size, cut):
+    text = json.dumps([{"t": "a b"}, {"t": "c d", "n": [1, 2]}], indent=1)
+    data = text[: text.index(cut) + len(cut)].encode()
+    blocks = [data[k : k + size] for k in range(0, len(data), size)]
+    last_line = data.count(b"\n") + 1
+    with refused_data(f"a.json:{last_line} (record 2)", quoting="ends within a record"):
+        [*spread_records(blocks, "a.json")]
+
+
 def test_an_array_on_one_line_may_be_longer_than_a_record_of_which_one_is_in_memory(
     sentences, monkeypatch
 ):

@@ -148,11 +148,14 @@ class _Reader:
             try:
                 value, end = DECODER.raw_decode(self._text, self._place)
             except json.JSONDecodeError as error:
-                n_left = len(self._text) - error.pos
-                is_cut = n_left <= MAX_INCOMPLETE or error.msg.startswith("Unterminated string")
-                if is_cut and self._read_more():
+                offset = error.pos - self._place
+                rest = self._text[error.pos :]
+                is_unterminated = error.msg.startswith("Unterminated string")
+                if (is_unterminated or len(rest) <= MAX_INCOMPLETE) and self._read_more():
                     continue
-                self._go_to(error.pos)
+                self._go_to(self._place + offset)
+                if is_unterminated or not rest.strip():
+                    raise self.error("the text ends within a record") from error
                 raise self.error(f"no JSON ({_reason(error)})") from error
             except RecursionError as error:
                 raise self.error(f"no JSON ({_reason(error)})") from error
