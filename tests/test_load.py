@@ -147,8 +147,8 @@ def test_what_is_no_path_is_refused_as_a_model_and_as_an_output(value, two_topic
             embedx.train(str(two_topics), output=value)
         with refused_data("output"):
             embedx.write_report("model", value)
-    with refused_data("output"):
-        embedx.compare(str(two_topics), "ns,hs", value)
+        with refused_data("output"):
+            embedx.compare(str(two_topics), "ns,hs", value)
 
 
 def test_vectors_of_gensim_in_memory_are_refused_with_the_way_to_write_them():
