@@ -74,15 +74,17 @@ def logged(driver):
 
 def requested(driver):
     """What was asked for since the page was opened: its own address, once, if all is well. What
-    the browser loads of its own pages, such as that of a new tab, is left out.
+    the browser's own pages ask for, such as that of a new tab, is left out.
     """
     events = (json.loads(entry["message"])["message"] for entry in driver.get_log("performance"))
-    addresses = [
-        event["params"]["request"]["url"]
-        for event in events
-        if event["method"] == "Network.requestWillBeSent"
+    requests = [
+        event["params"] for event in events if event["method"] == "Network.requestWillBeSent"
     ]
-    return [address for address in addresses if not address.startswith("chrome://")]
+    return [
+        request["request"]["url"]
+        for request in requests
+        if not request["documentURL"].startswith("chrome")
+    ]
 
 
 def take_picture(driver, file, of=None):
