@@ -101,9 +101,7 @@ def job_of(part: str, objective: str, options: Job) -> Job:
 
 
 def table_of(job: Job) -> str:
-    """The part whose table a job stands in; runs of so many epochs stand in that of equal time,
-    too.
-    """
+    """The part whose table a job stands in. That of equal time has runs of `epochs`, too."""
     return "epochs" if job["part"] == "time" else str(job["part"])
 
 
