@@ -61,26 +61,23 @@ def jobs_of_epochs(run: Run, objective: str) -> Iterator[Job]:
         yield job_of_epochs(run, objective, run.settings.epochs, seed)
 
 
-def jobs_beside_softmax(run: Run, objective: str) -> Iterator[Job]:
+def options_on_excerpt(run: Run) -> Job:
     settings = run.settings
-    options = {
+    return {
         "epochs": settings.epochs,
-        "max_vocab": settings.max_vocab,
         "threads": settings.threads,
         "heldout": settings.heldout_exact,
     }
+
+
+def jobs_beside_softmax(run: Run, objective: str) -> Iterator[Job]:
+    options = options_on_excerpt(run) | {"max_vocab": run.settings.max_vocab}
     for seed in seeds(run):
         yield job_of("exact", objective, options | {"seed": seed})
 
 
 def jobs_by_rate(run: Run, objective: str) -> Iterator[Job]:
-    settings = run.settings
-    options = {
-        "epochs": settings.epochs,
-        "threads": settings.threads,
-        "heldout": settings.heldout_exact,
-        "seed": 1,
-    }
+    options = options_on_excerpt(run) | {"seed": 1}
     for factor in compared.FACTORS:
         rate = float(f"{factor * defaults(objective)['learning_rate']:.3g}")
         yield job_of("rates", objective, options | {"learning_rate": rate})

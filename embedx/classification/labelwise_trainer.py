@@ -84,7 +84,7 @@ class LabelwiseTrainer:
         return outcome
 
     def _schedule(self, n_chunks: int) -> Schedule:
-        """A schedule whose epochs are levels, of so many chunks each."""
+        """A schedule whose epochs are levels, of `n_chunks` chunks each."""
         strategy = self.strategy
         n_levels = len(strategy.level_plans)
         has_inner_nodes = n_levels > len(strategy.tree_plans)
