@@ -80,10 +80,12 @@ def fit(
 
     if len(labels) and not classifier.has_label_tree:
         _fit_temperature(classifier, features, labels, settings.threads)
+    candidates = None
     if len(labels) >= calibration.MIN_ROWS:
-        _fit_calibration(classifier, features, labels, settings.threads)
+        n_best = calibration.N_BEST if index is None else CANDIDATES
+        candidates = _fit_calibration(classifier, features, labels, n_best, settings.threads)
     if index is not None:
-        _add_neighbours(classifier, index, features, labels, settings, progress)
+        _add_neighbours(classifier, index, features, labels, candidates, settings, progress)
     if data is not None and "calibration" in classifier.arrays:
         text = classifier.schema.text
         n_words = None if text is None else len(text.vocabulary)
@@ -121,12 +123,16 @@ def _fit_temperature(
 
 
 def _fit_calibration(
-    classifier: Classifier, features: Any, labels: Labels, threads: int | None
-) -> None:
-    """Fit the calibration of the scores of the best labels."""
-    parts = iter_best(classifier, features, calibration.N_BEST, threads=threads)
+    classifier: Classifier, features: Any, labels: Labels, n_best: int, threads: int | None
+) -> Best:
+    """Fit the calibration of the scores of the best labels; return the `n_best` best labels of each
+    row and their probabilities.
+    """
+    parts = iter_best(classifier, features, n_best, threads=threads)
     ids, scores = joined_blocks((ids, scores) for _, ids, scores in parts)
-    classifier.arrays["calibration"] = calibration.fit(scores, hits(ids, labels))
+    is_right = hits(ids[:, : calibration.N_BEST], labels)
+    classifier.arrays["calibration"] = calibration.fit(scores, is_right)
+    return ids, probabilities(classifier, scores)
 
 
 def _fit_familiarity(
@@ -178,32 +184,34 @@ def _add_neighbours(
     index: dict[str, np.ndarray],
     features: Any,
     labels: Labels,
+    candidates: Best | None,
     settings: ClassifySettings,
     progress: Progress,
 ) -> None:
     """Blend probabilities with the labels of neighbours; with `auto` only if that improves the
     precision of held-out rows. With enough held-out rows, these also choose the blend.
+
+    candidates  the best labels of the held-out rows and their probabilities without neighbours;
+                None if there are too few rows
     """
     n_or_auto = settings.neighbours
     assert n_or_auto is not None
     is_auto = n_or_auto == AUTO
-    has_rows = len(labels) >= calibration.MIN_ROWS
-    if is_auto and not has_rows:
+    if is_auto and candidates is None:
         return
 
     classifier.arrays |= index
     _set_blend(classifier, Blend(1 if is_auto else int(n_or_auto)))
     classifier.neighbours_changed()
-    if not has_rows:
+    if candidates is None:
         _note_blend(classifier, index, "", progress)
         return
 
     threads = settings.threads
     assert threads is not None
-    best = _best_labels(classifier, features, threads)
     chosen = neighbours.chosen(
         classifier.neighbours,
-        *best,
+        *candidates,
         classifier.prepared(features),
         labels,
         n_or_auto,
@@ -217,7 +225,7 @@ def _add_neighbours(
         _remove_neighbours(classifier)
         progress.note(f"no neighbours, whose gain is too small{measured}")
         return
-    _calibrate_blend(classifier, chosen, best, labels, threads)
+    _calibrate_blend(classifier, chosen, candidates, labels, threads)
     _note_blend(classifier, index, measured, progress)
 
 
@@ -246,20 +254,12 @@ def _remove_neighbours(classifier: Classifier) -> None:
     classifier.neighbours_changed()
 
 
-def _best_labels(classifier: Classifier, features: Any, threads: int) -> Best:
-    """The best labels of rows and their probabilities without neighbours: the candidates of a
-    blend.
-    """
-    parts = iter_best(classifier, features, CANDIDATES, threads=threads)
-    return joined_blocks((ids, probabilities(classifier, scores)) for _, ids, scores in parts)
-
-
 def _calibrate_blend(
-    classifier: Classifier, chosen: ChosenBlend, best: Best, labels: Labels, threads: int
+    classifier: Classifier, chosen: ChosenBlend, candidates: Best, labels: Labels, threads: int
 ) -> None:
     """Give a classifier the chosen blend, and the calibration of its scores."""
     _set_blend(classifier, chosen.blend)
     ids, scores = classifier.neighbours.blended(
-        *best, chosen.near, chosen.blend, calibration.N_BEST, threads
+        *candidates, chosen.near, chosen.blend, calibration.N_BEST, threads
     )
     classifier.arrays["neighbour_calibration"] = calibration.fit(scores, hits(ids, labels))
