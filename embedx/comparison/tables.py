@@ -100,35 +100,41 @@ def difference_cell(standing: Standing | None) -> str:
 
 
 def text(ranking: Ranking, spelling: Spelling = in_python) -> str:
-    """The table, failures and conclusions, for a terminal."""
+    """Scores, failures, costs and conclusions, for a terminal."""
     if not ranking.lines:
         return "\n".join(sentences(ranking.troubles, spelling))
-    lines = aligned(ranking_and_costs(ranking, spelling))
+    scores = aligned(scores_table(ranking))
     troubles = sentences(ranking.troubles, spelling)
+    costs = aligned(costs_table(ranking, spelling))
     advice = sentences(ranking.advice, spelling)
-    return "\n".join([*lines, about(ranking), *troubles, "", *advice])
+    return "\n".join([*scores, about(ranking), *troubles, "", *costs, "", *advice])
 
 
 def html(ranking: Ranking, spelling: Spelling = in_python) -> str:
     """The same for a notebook."""
     parts = [notebook.sentences(sentences(ranking.troubles, spelling))]
     if ranking.lines:
-        shown = notebook.table(ranking_and_costs(ranking, spelling))
-        parts = [shown, notebook.sentences([about(ranking)]), *parts]
+        scores = notebook.table(scores_table(ranking))
+        costs = notebook.table(costs_table(ranking, spelling))
+        parts = [scores, notebook.sentences([about(ranking)]), *parts, costs]
         parts.append(notebook.sentences(sentences(ranking.advice, spelling)))
     return "".join(parts)
 
 
-def ranking_and_costs(ranking: Ranking, spelling: Spelling) -> list[list[str]]:
-    """A heading, and a row for each objective: scores, speed, memory, what was tuned."""
+def scores_table(ranking: Ranking) -> list[list[str]]:
+    """A heading, and a row for each objective: its rank and scores."""
+    return table([ranking_row(ranking, line) for line in ranking.lines])
+
+
+def costs_table(ranking: Ranking, spelling: Spelling) -> list[list[str]]:
+    """A heading, and a row for each objective: speed, memory, what was tuned."""
     tuned = {row["objective"]: row["options"] for row in tuned_options(ranking, spelling)}
-    rows = [
-        ranking_row(ranking, line)
-        | cost_row(ranking, line)
-        | ({"tuned": tuned[line.objective]} if tuned else {})
-        for line in ranking.lines
-    ]
-    return table(rows)
+    return table(
+        [
+            cost_row(ranking, line) | ({"tuned": tuned[line.objective]} if tuned else {})
+            for line in ranking.lines
+        ]
+    )
 
 
 def sentences(texts: Iterable[Text], spelling: Spelling) -> list[str]:
