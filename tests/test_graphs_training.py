@@ -1,5 +1,7 @@
 """Training on random walks of a graph, and the scores of links and node labels."""
 
+import itertools
+
 import networkx
 import numpy as np
 import pytest
@@ -14,9 +16,10 @@ from embedx.graphs.settings import SGD_RATE
 from embedx.runtime.progress import Silent
 from embedx.skipgram.configuration import configure
 from embedx.skipgram.layers import COLLAPSED_DEFAULTS
+from embedx.vectors.model import WordVectors
 from tests.support import word_training
 from tests.support.notes import Notes
-from tests.support.refusals import refused
+from tests.support.refusals import refused, refused_data
 
 
 def cliques(n=12):
@@ -140,6 +143,16 @@ def test_links_labels_and_sessions_are_scored(tmp_path):
     rows = graphs.node_labels(model, str(labels), 0, progress)
     assert [row["share of nodes"] for row in rows] == [0.1, 0.1, 0.5, 0.5, 0.9, 0.9]
     assert min(rows[4]["micro F1"], rows[5]["macro F1"]) > 0.9
+
+
+def test_links_are_not_told_from_others_where_all_pairs_are_links(tmp_path):
+    nodes = list("abcd")
+    file = tmp_path / "links.txt"
+    file.write_text("".join(f"{a} {b}\n" for a, b in itertools.combinations(nodes, 2)))
+    vectors = np.random.default_rng(0).normal(size=(4, 2)).astype(np.float32)
+    model = WordVectors(nodes, {"input": vectors})
+    with refused_data(str(file), "non_links"):
+        graphs.links(model, str(file), None, 0, Silent())
 
 
 def test_a_separator_of_edges_can_be_given(tmp_path):

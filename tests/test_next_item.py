@@ -1,5 +1,6 @@
 """The next item of a session: ranks against loops; `recommend` in Python and as a command."""
 
+import dataclasses
 import itertools
 import json
 import pickle
@@ -14,10 +15,15 @@ from embedx.evaluation import sessions as evaluate
 from embedx.runtime.progress import Silent
 from embedx.vectors import next_item
 from embedx.vectors.model import WordVectors
+from embedx.vectors.model_folder import MAX_SOURCES
 from embedx.vectors.names import names_of
 from tests.support.commands import run_command
 from tests.support.notes import Notes
 from tests.support.refusals import refused_data
+
+# The rankings of `next_item`, and the number of notes about them.
+WITH_BASELINE = (["vectors", "popularity", "co-occurrence"], 0)
+WITHOUT_BASELINE = (["vectors", "popularity"], 1)
 
 
 @pytest.fixture(scope="module")
@@ -87,6 +93,37 @@ def test_the_baseline_ranks_by_the_co_occurrences_of_the_last_item(models, sessi
     ranks = ranks_of_last_items(model, [counts[model.index("i2")], counts[model.index("i4")]])
     rows = {row["ranking"]: row for row in evaluate.next_item(model, scored_file, Silent())}
     assert rows["co-occurrence"]["MRR"] == pytest.approx(np.mean(1 / ranks))
+
+
+@pytest.mark.parametrize("name", ["table.csv", "lines.jsonl", "sessions.zip"])
+def test_the_baseline_needs_training_files_of_a_session_per_line(
+    models, scored_file, tmp_path, name
+):
+    (tmp_path / name).write_text("items\ni1 i2\n")
+    facts = {**models["ns"].facts, "sources": [str(tmp_path / name)]}
+    assert rankings(dataclasses.replace(models["ns"], facts=facts), scored_file) == WITHOUT_BASELINE
+
+
+def test_the_baseline_needs_all_training_files(models, train_file, scored_file):
+    for n_files, expected in ((MAX_SOURCES - 1, WITH_BASELINE), (MAX_SOURCES, WITHOUT_BASELINE)):
+        facts = {**models["ns"].facts, "sources": [str(train_file)] * n_files}
+        assert rankings(dataclasses.replace(models["ns"], facts=facts), scored_file) == expected
+
+
+def rankings(model, scored_file):
+    """The rankings that next items are scored by, and the number of notes."""
+    progress = Notes()
+    rows = evaluate.next_item(model, scored_file, progress)
+    return [row["ranking"] for row in rows], sum(
+        "co-occurrence baseline" in n for n in progress.notes
+    )
+
+
+def test_vectors_of_a_file_rank_no_items(scored_file):
+    """Neither counts nor output vectors are known."""
+    vectors = WordVectors([f"i{k}" for k in range(6)], {"input": np.eye(6, dtype=np.float32)})
+    with refused_data(repr(vectors)):
+        evaluate.next_item(vectors, scored_file, Silent())
 
 
 def test_items_are_ranked_by_a_tree_too(models, scored_file):

@@ -36,6 +36,8 @@ def test_a_loss_that_goes_up_and_down_within_each_epoch_falls_over_epochs():
     assert smooth[5][2] == pytest.approx((points[4][2] + points[5][2]) / 2)
     by_epoch = [[1, 1.0, 5.0], [2, 2.0, 4.0], [4, 3.0, 3.0]]
     assert learning_curves.mean_over_epoch(by_epoch) == by_epoch
+    with_start = [[0, 0.5, 8.0], *by_epoch]
+    assert learning_curves.mean_over_epoch(with_start) == with_start
     assert learning_curves.mean_over_epoch([]) == []
 
 

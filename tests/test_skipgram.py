@@ -17,6 +17,7 @@ from embedx.skipgram.configuration import configure
 from embedx.skipgram.resolve import CountedText, resolve_settings, warn_of_rate
 from embedx.skipgram.run import WordVectorsRun
 from embedx.text.encode import encode
+from embedx.text.subsampling import WHOLE_SENTENCE
 from embedx.training import life
 from tests.support import word_training
 from tests.support.notes import lines_with
@@ -152,6 +153,21 @@ def test_resolved_defaults_are_within_their_ranges(options):
     assert used.block_size == config.settings.block_size
     assert 1 <= used.draws <= 1024
     assert used.threads >= 1
+
+
+@pytest.mark.parametrize("window", [5, WHOLE_SENTENCE])
+def test_text_without_pairs_is_refused_whatever_the_window(tmp_path, window):
+    with refused_data("corpora", "min_count"):
+        embedx.SkipGram(window=window, cache_dir=tmp_path).fit([["word"]] * 100)
+
+
+def test_blocks_keep_their_size_where_no_sentence_that_was_looked_at_has_pairs():
+    config = configure("ns", {"window": WHOLE_SENTENCE})
+    counts = np.ones(1000, dtype=np.int64)
+    sampler = config.new_sampler()
+    sampler.prepare(counts)
+    used = resolve_settings(config, CountedText(1000, counts, 0.0, sampler)).settings
+    assert used.block_size == config.settings.block_size
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)

@@ -10,6 +10,7 @@ from scipy.special import logsumexp
 
 import embedx
 from embedx.report import words as pages
+from embedx.text.subsampling import WHOLE_SENTENCE
 from embedx.vectors.model import WordVectors
 from embedx.vectors.uncertainty import Uncertainty, uncertainty_of
 from tests.support.commands import invoke
@@ -77,6 +78,7 @@ def test_rare_words_are_more_uncertain_than_frequent_ones():
     [
         model(architecture="cbow"),
         model(walks=10),
+        model(window=WHOLE_SENTENCE),
         WordVectors(["a", "b"], {"input": np.eye(2, dtype=np.float32)}),
     ],
 )

@@ -77,7 +77,9 @@ def _pairs(model: WordVectors, file: str, progress: Progress) -> ndarray:
 
 
 def _random_non_links(links: ndarray, n_nodes: int, seed: int) -> ndarray:
-    """As many random pairs of different nodes, none of them a link, int64 (n, 2)."""
+    """Random pairs of different nodes, none of them a link, int64 (n, 2): as many as there are
+    links, or fewer where most pairs are links.
+    """
     rng = np.random.default_rng(seed)
     pairs = rng.integers(n_nodes, size=(3 * len(links) + 100, 2))
     pair_ids = np.sort(pairs) @ [n_nodes, 1]
@@ -101,6 +103,9 @@ def links(
         others = _pairs(model, non_links, progress)
     else:
         others = _random_non_links(true_links, len(model), seed)
+        if len(others) < LINK_FOLDS:
+            problem = "nearly all pairs of nodes are links"
+            raise DataError(file, None, problem, ("give other pairs by ", Setting("non_links")))
     pairs = np.concatenate([true_links, others])
     is_link = np.repeat([1, 0], [len(true_links), len(others)])
     return [

@@ -45,15 +45,19 @@ def mean_over_epoch(points: Points) -> Points:
 
     The loss of the parts of an epoch goes up and down with its data, the same way in every epoch;
     the mean over a whole epoch does not. In the first epoch it is the mean since the beginning.
+    A loss before the first epoch, as of collapsed training, is unchanged.
     """
     if not points:
         return []
     epochs, seconds, losses = np.array(points, np.float64).T
     begins = np.concatenate([[0.0], epochs[:-1]])
     means = []
-    for end in epochs:
+    for end, loss in zip(epochs, losses, strict=True):
         in_epoch = np.clip(epochs, end - 1, end) - np.clip(begins, end - 1, end)
-        means.append(np.average(losses, weights=in_epoch))
+        if end > 0:
+            means.append(np.average(losses, weights=in_epoch))
+        else:
+            means.append(loss)
     smooth = np.column_stack([epochs, seconds, means])
     return smooth.tolist()
 

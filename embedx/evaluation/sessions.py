@@ -11,7 +11,10 @@ from scipy.sparse import coo_matrix, csr_matrix
 from embedx.errors import DataError
 from embedx.runtime.progress import Progress, Silent
 from embedx.text.session_items import row_of_item, sessions_of_file
+from embedx.text.settings import TextSettings
+from embedx.text.sources import find_sources
 from embedx.vectors.model import WordVectors
+from embedx.vectors.model_folder import MAX_SOURCES
 from embedx.vectors.next_item import history_weights, mean_of_history, next_item_scores
 
 # Items at the top of a ranking that count as hits.
@@ -63,22 +66,25 @@ def read_sessions(
 def next_item(model: WordVectors, file: str, progress: Progress) -> list[Row]:
     """HR@10, NDCG@10 and MRR of each session's last item among all items, by those before it.
 
-    `vectors` is the ranking of `next_item_measures`; `popularity` goes by counts; `co-occurrence`
-    by how often items are within the model's window of the last item in the sessions that it was
-    trained on, if these are still there. Intervals are of 95 %, over sessions.
+    `vectors` is the ranking of `next_item_measures`; `popularity` goes by counts, if the model has
+    them; `co-occurrence` by how often items are within the model's window of the last item in the
+    sessions that it was trained on, if these are still there. Intervals are of 95 %, over sessions.
+
+    Raises `DataError` for vectors without output vectors, by which next items are ranked.
     """
     before, last = read_sessions(model.words, file, progress)
-    counts = np.asarray(model.counts, np.float64)
-    n_items = len(counts)
+    n_items = len(model)
+    measures_of_ranking = {"vectors": next_item_measures(model, before, last)}
+
+    if model.counts is not None:
+        counts = np.asarray(model.counts, np.float64)
+
+        def by_popularity(rows: slice) -> ndarray:
+            return np.broadcast_to(counts, (rows.stop - rows.start, n_items))
+
+        measures_of_ranking["popularity"] = _measures(by_popularity, last, n_items)
+
     co_occurrences = _co_occurrences(model, progress)
-
-    def by_popularity(rows: slice) -> ndarray:
-        return np.broadcast_to(counts, (rows.stop - rows.start, n_items))
-
-    measures_of_ranking = {
-        "vectors": next_item_measures(model, before, last),
-        "popularity": _measures(by_popularity, last, n_items),
-    }
     if co_occurrences is not None:
         latest = before.indices[before.indptr[1:] - 1]
 
@@ -142,11 +148,14 @@ def _measures(
 
 def _co_occurrences(model: WordVectors, progress: Progress) -> csr_matrix | None:
     """How often two items are within the window in the training sessions; None without these."""
-    files = model.facts.get("sources") or []
-    window = int(model.settings.get("window", 5))
-    if not files or not all(Path(file).is_file() for file in files):
-        progress.note("the co-occurrence baseline is left out: the training sessions are not here")
+    files = _training_files(model)
+    if not files:
+        progress.note(
+            "the co-occurrence baseline is left out: the training sessions are not all here, in"
+            " files of a session per line"
+        )
         return None
+    window = int(model.settings.get("window", 5))
     pairs: list[ndarray] = []
     for file in files:
         for items in sessions_of_file(file, Silent()):
@@ -163,3 +172,20 @@ def _co_occurrences(model: WordVectors, progress: Progress) -> csr_matrix | None
     shape = (len(model), len(model))
     counts = coo_matrix((ones, (a[differ], b[differ])), shape).tocsr()
     return csr_matrix(counts + counts.T)
+
+
+def _training_files(model: WordVectors) -> list[str]:
+    """The files of the sessions that a model was trained on; empty unless all of them are here,
+    with a session in each line.
+    """
+    files: list[str] = model.facts.get("sources") or []
+    # Of more sources a model records the first ones.
+    may_be_all = 0 < len(files) < MAX_SOURCES
+    if not may_be_all or not all(Path(file).is_file() for file in files):
+        return []
+    text = TextSettings.from_options(model.settings)
+    for source in find_sources(files):
+        is_archive = source.members != ""
+        if is_archive or source.format(text) != "text":
+            return []
+    return files

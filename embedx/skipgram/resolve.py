@@ -1,13 +1,14 @@
 """Resolve the settings of word vectors that depend on the text.
 
 `configure` (configuration.py) resolves the others before the text is read. `resolve_settings` is
-called once, after the text is counted; then every setting has a value. A rule is a function whose
-docstring has the reason.
+called once, after the text is counted; then every setting has a value. Each of its RULES chooses
+settings; the docstring says why.
 """
 
 import dataclasses
 import math
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 from numpy import ndarray
 
@@ -18,6 +19,7 @@ from embedx.objectives.contract import Objective
 from embedx.runtime.cores import usable_cores
 from embedx.runtime.progress import Progress
 from embedx.samplers.contract import Sampler
+from embedx.settings import Record
 from embedx.skipgram.configuration import Configuration
 from embedx.skipgram.defaults import default_rate
 from embedx.skipgram.sampler_choice import retrieves
@@ -67,28 +69,87 @@ def resolve_settings(config: Configuration, text: CountedText) -> ResolvedSettin
         threads = settings.threads or usable_cores()
         return ResolvedSettings(dataclasses.replace(settings, threads=threads), config.origins)
     origins = dict(config.origins)
-
-    def choose(reason: str, **values: Any) -> None:
-        nonlocal settings
-        settings = dataclasses.replace(settings, **values)
-        origins.update(dict.fromkeys(values, reason))
-
-    if config.is_sized_by_text and text.n_tokens >= LARGE_TEXT:
-        choose(f"{text.n_tokens:,} tokens", **config.objective.large_text_defaults)
-    if settings.learning_rate is None:
-        rate = default_rate(settings.optimizer, config.kind)
-        choose(f"optimizer {settings.optimizer}", learning_rate=rate)
-    block_size = largest_block(settings, config.objective, text)
-    if block_size < settings.block_size:
-        choose(f"{len(text.kept):,} {config.noun}s", block_size=block_size)
-    draws = default_draws(settings, config.objective, text)
-    if settings.draws is None and draws is not None:
-        choose(f"blocks of {settings.block_size} centres", draws=draws)
-    if settings.deterministic:
-        choose("deterministic", threads=1)
-    elif settings.threads is None:
-        choose("usable cores", threads=usable_cores())
+    for rule in RULES:
+        choice = rule(settings, config, text)
+        if choice is not None:
+            settings = dataclasses.replace(settings, **choice.values)
+            origins |= dict.fromkeys(choice.values, choice.reason)
     return ResolvedSettings(settings, origins)
+
+
+# ---- rules
+
+
+class Choice(NamedTuple):
+    """The settings that a rule chooses, by name, and the reason that the user is told."""
+
+    values: Record
+    reason: str
+
+
+def choose_for_large_text(
+    settings: SkipGramSettings, config: Configuration, text: CountedText
+) -> Choice | None:
+    """Large texts have defaults of their own, unless an option decides these."""
+    if not config.is_sized_by_text or text.n_tokens < LARGE_TEXT:
+        return None
+    return Choice(dict(config.objective.large_text_defaults), f"{text.n_tokens:,} tokens")
+
+
+def choose_learning_rate(
+    settings: SkipGramSettings, config: Configuration, text: CountedText
+) -> Choice | None:
+    """Each optimizer has its own default learning rate."""
+    if settings.learning_rate is not None:
+        return None
+    rate = default_rate(settings.optimizer, config.kind)
+    return Choice({"learning_rate": rate}, f"optimizer {settings.optimizer}")
+
+
+def choose_block_size(
+    settings: SkipGramSettings, config: Configuration, text: CountedText
+) -> Choice | None:
+    """In a large block, a word of a small vocabulary would have too many pairs."""
+    block_size = largest_block(settings, config.objective, text)
+    if block_size >= settings.block_size:
+        return None
+    return Choice({"block_size": block_size}, f"{len(text.kept):,} {config.noun}s")
+
+
+def choose_draws(
+    settings: SkipGramSettings, config: Configuration, text: CountedText
+) -> Choice | None:
+    """The centres of a block share its negatives."""
+    draws = default_draws(settings, config.objective, text)
+    if settings.draws is not None or draws is None:
+        return None
+    return Choice({"draws": draws}, f"blocks of {settings.block_size} centres")
+
+
+def choose_threads(
+    settings: SkipGramSettings, config: Configuration, text: CountedText
+) -> Choice | None:
+    """Several threads update the same rows in any order, so that deterministic training has one."""
+    if settings.deterministic:
+        return Choice({"threads": 1}, "deterministic")
+    if settings.threads is not None:
+        return None
+    return Choice({"threads": usable_cores()}, "usable cores")
+
+
+Rule = Callable[[SkipGramSettings, Configuration, CountedText], Choice | None]
+# Later rules use what earlier ones chose: the learning rate is that of the optimizer, and draws are
+# for a block of the chosen size.
+RULES: tuple[Rule, ...] = (
+    choose_for_large_text,
+    choose_learning_rate,
+    choose_block_size,
+    choose_draws,
+    choose_threads,
+)
+
+
+# ---- blocks and their draws
 
 
 def negatives_of_pair(settings: SkipGramSettings, objective: Objective, sampler: Sampler) -> int:
@@ -111,6 +172,8 @@ def largest_block(settings: SkipGramSettings, objective: Objective, text: Counte
     if text.sampler.candidates == "path":  # the root is on every path
         likeliest = 1.0
     n_pairs = pairs_of_centre(settings.architecture, text.n_context) * (1 + n_negatives)
+    if n_pairs == 0:
+        return settings.block_size
     return min(settings.block_size, max(1, int(MAX_PAIRS_PER_ROW / (n_pairs * likeliest))))
 
 
@@ -138,6 +201,9 @@ def default_draws(
 def fitting_draws(draws: int) -> int:
     """The draws, or one fewer if draws and positive would need another SCORE_PADDING of scores."""
     return draws - 1 if draws > 0 and draws % SCORE_PADDING == 0 else draws
+
+
+# ---- warnings
 
 
 def warn_of_rate(config: Configuration, progress: Progress) -> None:

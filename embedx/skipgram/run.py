@@ -160,20 +160,23 @@ class WordVectorsRun:
         kept = kept_counts(vocabulary.trained_counts, config.vocabulary.sample)
         config.objective.prepare(kept)
         sampler = prepared_sampler(config, vocabulary, kept)
-        text = CountedText(
-            n_tokens=int(corpus.counts[remap >= 0].sum()),
-            kept=kept,
-            n_context=context_words(corpus.tokens, config.settings.window),
-            sampler=sampler,
-        )
+        run = cls(corpus, config, vocabulary, remap, held_out_text, sampler, progress)
+        check_has_pairs(run.stream(), corpus, config.noun)
         if config.collapsed is None:
             warn_of_rate(config, progress)
-        settings, origins = resolve_settings(config, text)
-        config = replace(config, settings=settings)
-
-        run = cls(corpus, config, vocabulary, remap, held_out_text, sampler, progress, origins)
-        check_has_pairs(run.stream(), corpus, config.noun)
+        run._resolve_settings()
         return run
+
+    def _resolve_settings(self) -> None:
+        """Choose the settings that depend on the text."""
+        text = CountedText(
+            n_tokens=self.n_tokens,
+            kept=self.kept,
+            n_context=context_words(self.corpus.tokens, self.config.settings.window),
+            sampler=self.sampler,
+        )
+        settings, self.origins = resolve_settings(self.config, text)
+        self.config = replace(self.config, settings=settings)
 
     @property
     def kept(self) -> ndarray:

@@ -13,12 +13,11 @@ from embedx.skipgram.defaults import TEXT
 from embedx.text.phrases import phrases_of
 from embedx.training.outcome import Outcome
 from embedx.vectors.model import WordVectors
+from embedx.vectors.model_folder import MAX_SOURCES
 from embedx.vectors.subwords import Subwords
 
 if TYPE_CHECKING:
     from embedx.skipgram.run import WordVectorsRun
-
-MAX_SOURCES_IN_MODEL = 20
 
 
 def trained_model(run: "WordVectorsRun", outcome: Outcome | None) -> WordVectors:
@@ -110,7 +109,7 @@ def _facts(run: "WordVectorsRun", outcome: Outcome | None) -> Record:
         **objectives.packages(config.objective.name, config.settings.sampler),
         "corpus": run.corpus.key,
         "data_hash": run.data_hash(),
-        "sources": names[:MAX_SOURCES_IN_MODEL],
+        "sources": names[:MAX_SOURCES],
         "corpus_tokens": run.corpus.n_tokens,
         "words": len(run.vocabulary),
     }

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 TASK = "skipgram"
 Model = TypeVar("Model", bound="WordVectors")
+# Of the texts that it was trained on, a model records this number at most.
+MAX_SOURCES = 20
 SUBWORD_ARRAYS = ("word_part", "ngram", "ngram_bucket")
 PASSES = [f"phrases{k}" for k in range(1, MAX_PASSES + 1)]
 SCHEMA = FolderSchema(

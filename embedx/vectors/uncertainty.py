@@ -20,6 +20,7 @@ import numpy as np
 from numpy import float64, ndarray
 
 from embedx.errors import EmbedxError, SettingError, Text
+from embedx.text.subsampling import WHOLE_SENTENCE
 from embedx.text.vocabulary import kept_counts
 from embedx.vectors.model import WordVectors
 from embedx.vectors.probabilities import log_probability_given, trained_on
@@ -107,4 +108,6 @@ def why_unknown(vectors: WordVectors) -> Text | None:
         return "vectors of cbow are trained as means of a context"
     if vectors.settings.get("walks"):
         return "walks repeat the same edges, so that their number tells nothing"
+    if vectors.settings.get("window") == WHOLE_SENTENCE:
+        return "contexts are whole sentences, whose lengths a model does not record"
     return None
