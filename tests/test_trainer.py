@@ -10,6 +10,7 @@ import pytest
 from embedx.runtime.progress import Silent
 from embedx.training import trainer
 from embedx.training.checkpoint import Checkpoints
+from embedx.training.outcome import LossCurve
 from embedx.training.schedule import SCHEDULES, Schedule
 from embedx.training.strategy import Tally
 from tests.support.checkpoints import checkpoints_of
@@ -43,6 +44,13 @@ def test_a_time_budget_ends_the_run_on_time_with_the_rate_near_zero(monkeypatch)
     assert rates[0] == pytest.approx(0.1, abs=0.01)
     assert rates[-1] < 0.005
     assert outcome.epochs == pytest.approx(len(kernel.calls) / 3)
+
+
+def test_a_chunk_that_is_taken_as_the_time_ends_counts_for_the_last_part_of_the_curve():
+    """The share done is 1 where the time budget ends after the look whether there is time left."""
+    curve = LossCurve()
+    curve.add(1.0, Tally(6.0, 3, 3), epochs=2.0, seconds=60.0)
+    assert curve.points() == [{"epoch": 2.0, "seconds": 60.0, "loss": 2.0}]
 
 
 def test_a_worker_that_fails_ends_the_run_with_its_error():

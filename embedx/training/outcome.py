@@ -113,8 +113,10 @@ class LossCurve:
         return state
 
     def add(self, share: float, tally: Tally, epochs: float, seconds: float) -> None:
-        """Add a chunk that was started at this share of the run."""
-        part = int(self.PARTS * share)
+        """Add a chunk that was started at this share of the run; it is 1 where the time ended
+        meanwhile.
+        """
+        part = min(int(self.PARTS * share), self.PARTS - 1)
         self.tallies[part] += tally
         self.ends[part] = (round(epochs, 4), round(seconds, 3))
 
