@@ -107,6 +107,11 @@ def text_from_json(parts: str | list[Any]) -> Text:
     return tuple(Setting(*part) if isinstance(part, list) else part for part in parts)
 
 
+def counted(n: int, noun: str) -> str:
+    """`1 row`, `2,000 rows`."""
+    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
+
+
 def joined(texts: Iterable[Text], separator: str) -> Text:
     """The texts with the separator between them."""
     parts: list[Text] = []

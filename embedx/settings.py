@@ -183,13 +183,17 @@ def seconds(duration: str, setting: str = "time_budget") -> float:
     return 3600 * hours + 60 * minutes + rest
 
 
-def fraction(text: str) -> float:
-    """Parse `0.1%` or `0.001`. Raises `EmbedxError` for anything else."""
+def fraction(text: str, setting: str = "heldout") -> float:
+    """Parse `0.1%` or `0.001`. Raises `SettingError`, which names the setting, for anything
+    else.
+    """
     try:
-        return float(text[:-1]) / 100 if text.strip().endswith("%") else float(text)
+        if text.strip().endswith("%"):
+            return float(text.strip().removesuffix("%")) / 100
+        return float(text)
     except ValueError:
-        remedy = "write 0.1% or 0.001 (`embedx eval` takes a text)"
-        raise SettingError("heldout", text, "not a fraction", remedy) from None
+        remedy = "write 0.1% or 0.001, not the name of a file"
+        raise SettingError(setting, text, "not a fraction", remedy) from None
 
 
 # ---- refusals

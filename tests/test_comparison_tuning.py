@@ -14,9 +14,10 @@ from embedx.errors import InapplicableError
 from embedx.runtime.progress import Silent
 from embedx.settings import on_command_line
 from tests.support import forked
+from tests.support.commands import invoke
 from tests.support.comparison_records import ranked, run, small_text
 from tests.support.notes import Notes, lines_with
-from tests.support.refusals import refused
+from tests.support.refusals import refused, refused_data
 
 
 def trials_of(score, used):
@@ -147,6 +148,23 @@ def test_what_short_trials_choose_is_kept_if_it_is_better_at_full_length(
     chosen = "--learning-rate 3" if expected else "its defaults"
     assert lines_with(progress.notes, "ns: best with", chosen)
     assert lines_with(progress.notes, "trial at full length of ns", f"{score_of_higher_rate:.4f}")
+
+
+def test_a_trial_that_fails_says_why_as_a_message_does(two_topics, tmp_path, monkeypatch):
+    why = ["too little memory; lower ", ["dim", 4], " or ", ["threads", None]]
+    monkeypatch.setattr(runs, "run_in_process", lambda *_: {"failed": why})
+    data, settings = small_text(two_topics, tmp_path, epochs=8, tune=0.25, seeds=1)
+    progress = Notes()
+    with refused_data(data.name):
+        comparison.compare(data, ["ns"], settings, tmp_path / "out", progress=progress)
+    said = "failed: too little memory; lower --dim 4 or --threads"
+    assert lines_with(progress.notes, "trial of ns, its defaults: ", said)
+
+
+@pytest.mark.parametrize("setting", ["tune", "heldout"])
+def test_what_is_no_fraction_is_an_error_of_its_own_setting(setting):
+    with refused(setting, value="most"):
+        invoke("compare", "corpus.txt", f"--{setting}", "most")
 
 
 def test_what_was_tuned_is_in_the_table_and_the_numbers():

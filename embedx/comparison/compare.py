@@ -48,6 +48,7 @@ from embedx.errors import (
     Text,
     check_kind,
     choice,
+    counted,
     joined,
 )
 from embedx.labeled.digits import GENERATED
@@ -333,31 +334,15 @@ def compare(
         )
     data.check(variants)
     check_folder(folder, resume, overwrite)
-    identity = {
-        "task": data.command,
-        "until": " ".join(as_arguments(settings.given_limit)) or "the default",
-        "tune": settings.tune,
-        "threads": settings.used_threads,
-        **data.identity(),
-        "machine": runs.machine(),
-        "embedx": installed_version(),
-    }
+    identity = _identity(data, settings)
     with opened(folder):
         # `check_folder` refuses a comparison that is there, unless it is to be resumed or
         # overwritten; of both, resume has priority.
         records = Records(folder, identity, overwrite=not resume)
         facts_of_data = data.prepare(progress)
         if objectives is None:
-            if data.n_outputs <= MAX_SCORED:
-                variants.append(EXACT_OBJECTIVE)
-                data.check(variants)
-            compared = Setting("objectives", ",".join(variants))
-            progress.note(compared, "; name others, or fewer, by ", Setting("objectives"))
-        if not settings.given_limit and data.usual_epochs is not None:
-            settings = dataclasses.replace(settings, epochs=data.usual_epochs)
-            reason = f", because in {BUDGET:.0f} s so short a text would be overfitted; "
-            by_time = (Setting("time_budget", BUDGET), " limits the time")
-            progress.note(Setting("epochs", data.usual_epochs), reason, by_time)
+            _add_exact_objective(variants, data, progress)
+        settings = _with_usual_epochs(settings, data, progress)
         progress.note(settings.plan(len(variants)))
         comparison = Comparison(data, variants, settings, folder, records, progress)
         if data.converging:
@@ -374,6 +359,45 @@ def compare(
     return comparison
 
 
+def _identity(data: Data, settings: CompareSettings) -> Record:
+    """Everything that the results depend on."""
+    return {
+        "task": data.command,
+        "until": " ".join(as_arguments(settings.given_limit)) or "the default",
+        "tune": settings.tune,
+        "threads": settings.used_threads,
+        **data.identity(),
+        "machine": runs.machine(),
+        "embedx": installed_version(),
+    }
+
+
+def _add_exact_objective(variants: list[str], data: Data, progress: Progress) -> None:
+    """Add EXACT_OBJECTIVE to the usual objectives where there are few labels or words, and say
+    which are compared.
+    """
+    if data.n_outputs <= MAX_SCORED:
+        variants.append(EXACT_OBJECTIVE)
+        data.check(variants)
+    compared = Setting("objectives", ",".join(variants))
+    progress.note(compared, "; name others, or fewer, by ", Setting("objectives"))
+
+
+def _with_usual_epochs(
+    settings: CompareSettings, data: Data, progress: Progress
+) -> CompareSettings:
+    """The settings with epochs as the limit of runs, where none is given and the data are so short
+    that they would be overfitted in the default time.
+    """
+    epochs = data.usual_epochs
+    if settings.given_limit or epochs is None:
+        return settings
+    reason = f", because in {BUDGET:.0f} s so short a text would be overfitted; "
+    by_time = (Setting("time_budget", BUDGET), " limits the time")
+    progress.note(Setting("epochs", epochs), reason, by_time)
+    return dataclasses.replace(settings, epochs=epochs)
+
+
 def _setup(
     about_data: str,
     settings: CompareSettings,
@@ -386,7 +410,7 @@ def _setup(
     setup = {
         "data": about_data,
         "runs": (
-            f"{until}, {settings.used_threads} threads, seeds 1 to {settings.seeds},"
+            f"{until}, {counted(settings.used_threads, 'thread')}, seeds 1 to {settings.seeds},"
             " objectives taking turns"
         ),
         "machine": identity["machine"],

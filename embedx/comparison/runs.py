@@ -238,8 +238,9 @@ def reason(complaints: str) -> str | list[Any]:
         lines = lines[is_of_calls.index(False) :][:1] if False in is_of_calls else []
     message = lines[-1].strip() if lines else ""
     with contextlib.suppress(ValueError):
-        parts: list[Any] = json.loads(message)
-        return parts
+        parts = json.loads(message)
+        if isinstance(parts, list):
+            return parts
     return one_line(message)[:MAX_CHARACTERS_OF_MESSAGE]
 
 

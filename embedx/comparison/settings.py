@@ -1,6 +1,8 @@
 """Settings of `embedx compare`, and the names of those that it passes to each run."""
 
-from embedx.errors import InapplicableError, Setting
+from functools import partial
+
+from embedx.errors import InapplicableError, Setting, counted
 from embedx.graphs.settings import GraphSettings
 from embedx.runtime.cores import usable_cores
 from embedx.runtime.progress import clock
@@ -75,7 +77,7 @@ class CompareSettings(Settings):
         " the defaults",
         above=0.0,
         at_most=0.9,
-        parse=fraction,
+        parse=partial(fraction, setting="tune"),
         metavar="fraction",
     )
     heldout: float | None = param(
@@ -120,24 +122,25 @@ class CompareSettings(Settings):
         return {"time_budget": self.budget}
 
     def plan(self, n_objectives: int) -> str:
-        """The training time of a comparison: `2 objectives × 3 seeds × 60 s = 6:00 of
-        training`.
-        """
+        """The training of a comparison: `2 objectives × 3 seeds × 60 s = 6:00 of training`."""
+        runs = f"{counted(n_objectives, 'objective')} × {counted(self.seeds, 'seed')}"
         n_runs = n_objectives * self.seeds
-        runs = f"{n_objectives} objectives × {self.seeds} seeds"
-        full_runs = f"at most {2 * n_objectives} more runs that check what was tuned"
-        if self.epochs is not None:
-            tuning = ""
-            if self.tune:
-                tuning = f", and at most {n_objectives * MAX_TRIALS} trials and {full_runs}"
-            return (
-                f"{runs} × {self.epochs} epochs = {n_runs * self.epochs} epochs of training{tuning}"
-            )
+        if self.epochs is None:
+            return self._plan_by_time(runs, n_runs, n_objectives)
+        length = counted(self.epochs, "epoch")
+        total = counted(n_runs * self.epochs, "epoch")
+        plan = f"{runs} × {length} = {total} of training"
+        if self.tune:
+            trials = counted(n_objectives * MAX_TRIALS, "trial")
+            plan += f", and at most {trials} and {full_trials(n_objectives)}"
+        return plan
+
+    def _plan_by_time(self, runs: str, n_runs: int, n_objectives: int) -> str:
         budget = self.time_budget or BUDGET
         total = clock(n_runs * budget)
         on_top = "reading and scoring come on top"
         if self.tune:
-            on_top = f"reading, scoring and {full_runs} come on top"
+            on_top = f"reading, scoring and {full_trials(n_objectives)} come on top"
         return f"{runs} × {budget:g} s = {total} of training (minutes:seconds); {on_top}"
 
     @property
@@ -159,6 +162,11 @@ class CompareSettings(Settings):
     @property
     def used_threads(self) -> int:
         return self.threads or usable_cores()
+
+
+def full_trials(n_objectives: int) -> str:
+    """The trials of --tune at full length, in words."""
+    return f"at most {2 * n_objectives} more runs that check what was tuned"
 
 
 VALIDATION_SETTINGS = ("validation", "validation_labels", "patience")

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from embedx import objectives
 from embedx.comparison.records import FAILED, Records, RunRecord
 from embedx.comparison.runs import CHOSEN_WITHOUT_RATE, Runner
-from embedx.errors import Setting, Text, joined
+from embedx.errors import Setting, Text, joined, text_from_json
 from embedx.runtime.progress import Progress
 from embedx.settings import Record, settings_of
 
@@ -73,7 +73,7 @@ class Tuning:
             trial = self.records.add(self.runner.run_trial(name, options, limit), **key)
             length = "trial at full length" if is_full else "trial"
             words = settings_in_words(options)
-            self.progress.note(f"{length} of {name}, ", words, f": {outcome_in_words(trial)}")
+            self.progress.note(f"{length} of {name}, ", words, ": ", outcome_in_words(trial))
         return trial
 
 
@@ -131,11 +131,11 @@ def settings_in_words(options: Record) -> Text:
     return joined(settings, " ") if settings else "its defaults"
 
 
-def outcome_in_words(trial: RunRecord) -> str:
+def outcome_in_words(trial: RunRecord) -> Text:
     """The score of a trial, or the reason that it has none."""
     if trial["score"] is not None:
         return f"{trial['score']:.4f}"
     for kind in FAILED:
         if kind in trial:
-            return f"{kind}: {trial[kind]}"
+            return (f"{kind}: ", text_from_json(trial[kind]))
     return "no score"
