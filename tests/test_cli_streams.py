@@ -65,6 +65,10 @@ def test_fasttexts_nn_asks_for_words(tmp_path):
     assert [line.removeprefix("Query word? ").split()[0] for line in answers] == [
         line.split()[1] for line in from_stdin
     ]
+    for options in (["--json"], ["--exclude", "cat"], ["--min-count", "2"], ["--intervals"]):
+        ended = run_command(tmp_path, "nn", "ft.bin", *options, input="king\n", check=False)
+        assert ended.returncode == 2
+        assert f"{options[0]} " in ended.stderr
 
 
 def test_fasttexts_commands_answer_each_line_as_it_comes(tmp_path):

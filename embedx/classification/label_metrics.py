@@ -11,13 +11,7 @@ from embedx.classification.row_blocks import Best, joined_blocks
 from embedx.errors import Reason
 from embedx.evaluation import f1, labels as evaluation
 from embedx.evaluation.f1 import LabelCounts, f1_measures
-from embedx.evaluation.labels import (
-    PROPENSITY_A,
-    PROPENSITY_B,
-    LabelMetrics,
-    hits,
-    ratio,
-)
+from embedx.evaluation.labels import PROPENSITY_A, PROPENSITY_B, LabelMetrics, hits
 from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.label_rules import chosen_labels, known_labels
 from embedx.objectives.contract import log_softmax
@@ -129,44 +123,24 @@ def evaluate_decisions(
     return measures, counts
 
 
-def precision_and_recall(
+def counts_of_best(
     classifier: "Classifier", data: Labeled, k: int, threshold: float = 0.0
-) -> tuple[int, float, float]:
-    """The number of rows with known labels, and precision and recall of the k best labels.
+) -> tuple[int, LabelCounts]:
+    """The number of rows that have a label of the training data, and how often each label is right,
+    predicted and true in these rows.
 
-    threshold  only labels of at least this probability are predicted
+    Predicted are the k best labels of a row, those of at least the probability `threshold`.
     """
-    labels, ids, is_predicted = _predictions(classifier, data, k, threshold)
-    n_predicted = int(is_predicted.sum())
-    n_right = int((hits(ids, labels) & is_predicted).sum())
-    return len(labels), ratio(n_right, n_predicted), ratio(n_right, len(labels.ids))
-
-
-def label_counts(
-    classifier: "Classifier", data: Labeled, k: int, threshold: float = 0.0
-) -> ndarray:
-    """The number of rows for which each label is true, predicted, and both, int64 (n_labels,
-    3).
-
-    Predicted are the k best labels of at least the probability `threshold`.
-    """
-    labels, ids, is_predicted = _predictions(classifier, data, k, threshold)
+    all_labels = known_labels(data.labels, classifier.trained_counts)
+    kept = np.flatnonzero(all_labels.n_of_row)
+    labels = all_labels.rows(kept)
+    k = min(k, classifier.n_labels)
+    ids, p = joined_blocks(classifier.iter_top_k(data.features[kept], k))
+    is_predicted = p >= threshold
     is_right = hits(ids, labels) & is_predicted
-    columns = (labels.ids, ids[is_predicted], ids[is_right])
+    columns = (ids[is_right], ids[is_predicted], labels.ids)
     counts = [np.bincount(column, minlength=classifier.n_labels) for column in columns]
-    return np.stack(counts, axis=1)
-
-
-def _predictions(
-    classifier: "Classifier", data: Labeled, k: int, threshold: float
-) -> tuple[Labels, ndarray, ndarray]:
-    """The labels of the rows that have known ones, int32 (n, k): the best of each row, and
-    which of these have at least the probability `threshold`, bool (n, k).
-    """
-    labels = known_labels(data.labels, classifier.trained_counts)
-    kept = np.flatnonzero(labels.n_of_row)
-    ids, p = joined_blocks(classifier.iter_top_k(data.features[kept], min(k, classifier.n_labels)))
-    return labels.rows(kept), ids, p >= threshold
+    return len(labels), LabelCounts(*counts)
 
 
 def _add_ranked(metrics: LabelMetrics, best: Iterable[Best], labels: Labels) -> None:

@@ -13,8 +13,9 @@ import numpy as np
 from numpy import float32, ndarray
 
 from embedx.classification import classifier, model_folder
-from embedx.cli.peers import model_folder_of
+from embedx.cli.peers import check_has_only, model_folder_of
 from embedx.cli.queries import input_lines
+from embedx.cli.requests import NearestRequest
 from embedx.errors import DataError, EmbedxError, Setting, choice
 from embedx.labeled.formats.fasttext import features_of_lines
 from embedx.settings import Record
@@ -26,6 +27,8 @@ from embedx.vectors.model import WordVectors, load
 QUERY = "Query word? "
 TRIPLET = "Query triplet (A - B + C)? "
 DUMPED = ("args", "dict")
+# What `fasttext nn` takes, among the fields of `NearestRequest`.
+NN_OPTIONS = ("model", "words", "top_k")
 VECTORS_INSTEAD = "`embedx export MODEL FILE.npz` writes vectors"
 
 VectorOf = Callable[[str], ndarray]
@@ -136,12 +139,16 @@ def is_fasttext(model: str) -> bool:
     return False
 
 
-def answer_words(model: str, top_k: int) -> None:
-    """Print the neighbours of each word of standard input as `fasttext nn` does."""
-    vectors = load(model_folder_of(model))
+def answer_words(request: NearestRequest) -> None:
+    """Print the neighbours of each word of standard input as `fasttext nn` does. Raises
+    `InapplicableError` for options that it does not have.
+    """
+    check_has_only(request, NN_OPTIONS, "fasttext nn", "leave it out, or name words")
+    n_neighbours = int(request.words[0]) if request.words else request.top_k
+    vectors = load(model_folder_of(request.model))
     _prompt(QUERY)
     for word in _input_words():
-        _print_answers(vectors, [word], [], top_k)
+        _print_answers(vectors, [word], [], n_neighbours)
         _prompt(QUERY)
 
 

@@ -54,18 +54,14 @@ def predict(request: PredictRequest) -> None:
     an empty line, or []. With K, or with a model named MODEL.bin, labels are printed as `fasttext
     predict` does. Lines of text on standard input are answered as they come.
     """
-    from embedx.cli import labels
-    from embedx.cli.peers import is_named_as_fasttext, print_best
+    from embedx.cli import labels, peers
 
+    answers_as_fasttext = request.k is not None or peers.is_named_as_fasttext(request.model)
     with results_to(request.output, request.overwrite):
-        if request.k is None and not is_named_as_fasttext(request.model):
+        if answers_as_fasttext:
+            peers.predict(request)
+        else:
             labels.predict(request)
-            return
-        k = request.top_k or 1
-        if request.k is not None:
-            k = request.k
-        least = request.threshold or request.least
-        print_best(request.model, request.data, k, least, has_probabilities=False)
 
 
 def evaluate(request: EvaluateRequest) -> None:
@@ -120,8 +116,7 @@ def nearest(request: NearestRequest) -> None:
 
     words = request.words
     if fasttext_queries.is_query(request.model, words):
-        n_neighbours = int(words[0]) if words else request.top_k
-        fasttext_queries.answer_words(request.model, n_neighbours)
+        fasttext_queries.answer_words(request)
         return
     loaded = load(model_folder_of(request.model)).of(request.vectors)
     search = NeighbourSearch(

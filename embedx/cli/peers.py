@@ -10,7 +10,9 @@ Defaults are theirs, but for the threads, one for each usable core, and the opti
 which are ours. Options that have no effect on the model there have none here.
 """
 
+import dataclasses
 import sys
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,16 +20,34 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from embedx.cli import training
+from embedx.cli.request_options import OPTION_NAMES
+from embedx.cli.requests import PredictRequest
 from embedx.cli.streams import command_progress
 from embedx.errors import EmbedxError, InapplicableError, Setting, SettingError, Text, choice
 from embedx.tasks.requests import ClassifyRequest, TrainRequest
 
 if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
     from embedx.classification.classifier import Classifier
+    from embedx.evaluation.f1 import LabelCounts
 
 ALL = -1  # labels, as a number of them
 CLUSTERING = "leave it out, and cluster the vectors of the output by scikit-learn's KMeans"
 Flag = Annotated[int, typer.Option(min=0, max=1)]
+# What `fasttext predict` takes, among the fields of `PredictRequest`.
+PREDICT_OPTIONS = (
+    "model",
+    "data",
+    "k",
+    "least",
+    "top_k",
+    "threshold",
+    "output",
+    "overwrite",
+    "quiet",
+    "verbose",
+)
 LOSSES = {"softmax": "softmax", "ns": "ns", "hs": "hs", "ova": "ova", "one-vs-all": "ova"}
 # What fastText's losses are, beside their names: the noise by the square root of the counts, the
 # tree by Huffman.
@@ -259,14 +279,9 @@ def score(model: str, data: str, k: Number = 1, threshold: Least = 0.0) -> None:
     threshold  only labels of at least this probability
     """
     from embedx.classification.classifier import load
-    from embedx.classification.label_metrics import precision_and_recall
-    from embedx.labeled.read import read
 
-    classifier = load(model_folder_of(model))
-    rows = read(data, schema=classifier.schema)
-    n_best = _n_best(classifier, k)
-    n, precision, recall = precision_and_recall(classifier, rows, n_best, threshold)
-    print(f"N\t{n}\nP@{k}\t{precision:.3g}\nR@{k}\t{recall:.3g}")
+    n_rows, counts = _counts(load(model_folder_of(model)), data, k, threshold)
+    _print_precision_and_recall(n_rows, counts, k)
 
 
 def score_labels(model: str, data: str, k: Number = 1, threshold: Least = 0.0) -> None:
@@ -280,22 +295,41 @@ def score_labels(model: str, data: str, k: Number = 1, threshold: Least = 0.0) -
     threshold  only labels of at least this probability
     """
     from embedx.classification.classifier import load
-    from embedx.classification.label_metrics import label_counts
-    from embedx.labeled.read import read
 
     classifier = load(model_folder_of(model))
     prefix = _prefix(classifier)
-    rows = read(data, schema=classifier.schema)
-    counts = label_counts(classifier, rows, _n_best(classifier, k), threshold).tolist()
-    for label, (n_true, n_predicted, n_correct) in enumerate(counts):
+    n_rows, counts = _counts(classifier, data, k, threshold)
+    columns = (column.tolist() for column in counts)
+    for label, (n_right, n_predicted, n_true) in enumerate(zip(*columns, strict=True)):
         measures = {
-            "F1-Score": _share(2 * n_correct, n_true + n_predicted),
-            "Precision": _share(n_correct, n_predicted),
-            "Recall": _share(n_correct, n_true),
+            "F1-Score": _share(2 * n_right, n_true + n_predicted),
+            "Precision": _share(n_right, n_predicted),
+            "Recall": _share(n_right, n_true),
         }
         shown = "  ".join(f"{measure} : {value}" for measure, value in measures.items())
         print(f"{shown}   {prefix}{classifier.name(label)}")
-    score(model, data, k, threshold)
+    _print_precision_and_recall(n_rows, counts, k)
+
+
+def _counts(
+    classifier: "Classifier", data: str, k: int, threshold: float
+) -> tuple[int, "LabelCounts"]:
+    """The number of rows in a file that have a known label, and the counts of each label."""
+    from embedx.classification.label_metrics import counts_of_best
+    from embedx.labeled.read import read
+
+    rows = read(data, schema=classifier.schema)
+    return counts_of_best(classifier, rows, _n_best(classifier, k), threshold)
+
+
+def _print_precision_and_recall(n_rows: int, counts: "LabelCounts", k: int) -> None:
+    """Print the number of rows, and precision and recall over all labels."""
+    from embedx.evaluation.labels import ratio
+
+    n_right = int(counts.right.sum())
+    precision = ratio(n_right, int(counts.predicted.sum()))
+    recall = ratio(n_right, int(counts.true.sum()))
+    print(f"N\t{n_rows}\nP@{k}\t{precision:.3g}\nR@{k}\t{recall:.3g}")
 
 
 def _n_best(classifier: "Classifier", k: int) -> int:
@@ -329,6 +363,34 @@ def predict_prob(model: str, data: str, k: Number = 1, threshold: Least = 0.0) -
     threshold  only labels of at least this probability
     """
     print_best(model, data, k, threshold, has_probabilities=True)
+
+
+def predict(request: PredictRequest) -> None:
+    """Print the best labels of each row as `fasttext predict` does. Raises `InapplicableError` for
+    options that it does not have.
+    """
+    remedy = "leave it out, or name the model by its folder, and no K"
+    check_has_only(request, PREDICT_OPTIONS, "fasttext predict", remedy)
+    k = request.top_k or 1
+    if request.k is not None:
+        k = request.k
+    threshold = request.threshold or request.least
+    print_best(request.model, request.data, k, threshold, has_probabilities=False)
+
+
+def check_has_only(
+    request: "DataclassInstance", names: Collection[str], program: str, remedy: str
+) -> None:
+    """Raise `InapplicableError` for an option that is given and not among `names`, which are those
+    of a command of fastText.
+    """
+    for field in dataclasses.fields(request):
+        has_default = field.default is not dataclasses.MISSING
+        is_given = has_default and getattr(request, field.name) != field.default
+        if is_given and field.name not in names:
+            name = OPTION_NAMES.get(field.name, field.name).removeprefix("--")
+            problem = f"does not apply where answers are those of `{program}`"
+            raise InapplicableError(name, None, problem, remedy)
 
 
 def print_best(model: str, data: str, k: int, threshold: float, has_probabilities: bool) -> None:
