@@ -136,6 +136,21 @@ def test_files_that_do_not_fit_the_test_rows_are_refused(folder, scored):
         invoke("eval", str(folder / "m"), "--predictions", str(folder / "other"))
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "place"),
+    [
+        ("labels.jsonl", '{"labels": 5}\n{"labels": null}\n{"labels": "login"}\n[1]\n', ""),
+        ("deep.jsonl", "[" * 100_000 + "\n\n\n\n", ""),
+        ("old.csv", "a\rb,login\n\n\n\n", ":1"),
+    ],
+)
+def test_files_without_suggestions_are_refused(folder, name, text, place):
+    (folder / name).write_text(text, newline="")
+    options = ["--test", str(folder / "test.csv"), "--predictions", str(folder / name)]
+    with refused_data(f"{name}{place}"):
+        invoke("eval", str(folder / "m"), *options, "--quiet")
+
+
 def test_suggestions_of_labels_by_number(tmp_path, capsys):
     (tmp_path / "train.txt").write_text("4 3 3\n0 0:1\n1 1:1\n2,0 2:1\n1 1:1\n")
     (tmp_path / "test.txt").write_text("2 3 3\n0 0:1\n1,2 1:1\n")

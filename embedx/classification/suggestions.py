@@ -9,7 +9,7 @@ cells of CSV stand between commas: columns without any known label, such as text
 
 import csv
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from numpy import int64, ndarray
 
 from embedx.classification.classifier import Classifier
 from embedx.classification.label_metrics import new_metrics, scored_labels
-from embedx.errors import DataError
+from embedx.errors import DataError, counted
 from embedx.labeled.data import Labeled
 from embedx.labeled.files import Lines, source_of
 from embedx.labeled.ids import decoded
@@ -63,7 +63,7 @@ def read_suggestions(file: str, classifier: Classifier, data: Labeled) -> Sugges
     if has_heading:
         rows = _columns_of_labels(rows[1:], ids, separator) or rows[1:]
     elif len(rows) != len(data):
-        problem = f"{len(rows):,} lines, but the test data have {len(data):,} rows"
+        problem = f"{counted(len(rows), 'line')} for {counted(len(data), 'row')} of test data"
         remedy = "write one line for each row, empty where none fits"
         raise DataError(file, None, problem, remedy)
     rows = _without_ids(rows, data)
@@ -96,8 +96,17 @@ def _rows(file: str, n_rows: int, labels: Collection[str]) -> Iterator[list[str]
     texts = [line for chunk in lines for line in decoded(lines, chunk).split("\n")[:-1]]
     if ".csv" in Path(file).suffixes:
         delimiter = delimiter_of(next(filter(None, texts), ""), labels)
-        return csv.reader((f"{text}\n" for text in texts), delimiter=delimiter)
+        return _rows_of_csv(file, texts, delimiter)
     return (_suggestions_of(text.rstrip("\r")) for text in texts)
+
+
+def _rows_of_csv(file: str, lines: Iterable[str], delimiter: str) -> Iterator[list[str]]:
+    """The cells of each row. Raises `DataError` for what is no CSV."""
+    reader = csv.reader((f"{line}\n" for line in lines), delimiter=delimiter)
+    try:
+        yield from reader
+    except csv.Error as error:
+        raise DataError(file, reader.line_num, f"no CSV ({error})", "correct that line") from error
 
 
 def _columns_of_labels(
@@ -126,13 +135,15 @@ def _suggestions_of(line: str) -> list[str]:
 
 
 def _labels_of_json(line: str) -> list[str]:
-    """The labels of a line of `embedx predict --json`; the line itself if it is no JSON."""
+    """The labels of a line of `embedx predict --json`; the line itself if it is none."""
     try:
         value: Any = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return [line]
     if isinstance(value, dict):
         value = value.get("labels", [])
+    if not isinstance(value, list):
+        return [line]
     names = [item.get("label") if isinstance(item, dict) else item for item in value]
     return [str(name) for name in names if name is not None]
 
