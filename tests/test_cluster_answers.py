@@ -1,6 +1,7 @@
 """What workers send is checked before it is used, and the place that names the cluster."""
 
 import os
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from embedx.classification.labelwise import TrainedTile
 from embedx.distributed import answers, connection, tiles
 from embedx.distributed.answers import LostWorkerError
 from embedx.distributed.parameters import STATE, Parameters, ParameterServer
+from embedx.distributed.ray_backend import Workers
 from embedx.engine.merging import Delta
 from embedx.errors import LostClusterError, SettingError, in_python, spelled
 from embedx.optimizers import update_rule
@@ -276,3 +278,14 @@ def test_a_run_whose_cluster_is_lost_keeps_its_state_and_says_how_to_resume(work
     assert error.value.problem == "the head at 10.0.0.1:6379 is lost"
     assert f"embedx resume {output}" in error.value.remedy
     assert checkpoints.states()
+
+
+def test_a_worker_that_fails_as_the_run_ends_does_not_hide_the_error_of_the_run():
+    def failing(method):
+        raise ValueError("no more machines")
+
+    workers = Workers.__new__(Workers)
+    workers.closed = True
+    workers.error = LostClusterError("the head is lost")
+    workers._start(SimpleNamespace(call=failing))
+    assert isinstance(workers.error, LostClusterError)

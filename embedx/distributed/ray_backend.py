@@ -20,7 +20,14 @@ from embedx.distributed import packages
 from embedx.distributed.answers import LostWorkerError, check_started
 from embedx.distributed.connection import HEAD, SECONDS_BETWEEN_HEAD_CHECKS, ClusterSize, ray
 from embedx.distributed.worker import Worker, WorkerPlan
-from embedx.errors import COLOUR, EmbedxError, LostClusterError, SettingError, one_line
+from embedx.errors import (
+    COLOUR,
+    EmbedxError,
+    LostClusterError,
+    SettingError,
+    counted,
+    one_line,
+)
 from embedx.runtime.progress import Progress
 from embedx.storage.description import installed_version
 
@@ -125,8 +132,8 @@ class Workers:
         """
         end = float("inf")
         self.progress.note(
-            f"waiting for workers; each needs {self.size.threads} CPUs of one machine (`ray status`"
-            " lists what is free)"
+            f"waiting for workers; each needs {counted(self.size.threads, 'CPU')} of one machine"
+            " (`ray status` lists what is free)"
         )
         while (
             self.error is None
@@ -234,10 +241,11 @@ class Workers:
         except LostWorkerError as error:
             self.lost(worker, str(error))
         except BaseException as error:
-            self.error = None if self.closed else error
+            if not self.closed:
+                self.error = error
         else:
             self.progress.note(
-                f"worker {worker.number} on {worker.host}: {self.size.threads} threads"
+                f"worker {worker.number} on {worker.host}: {counted(self.size.threads, 'thread')}"
             )
             for _ in range(RANGES_PER_WORKER):
                 self.free.put(worker)

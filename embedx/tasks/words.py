@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from embedx.distributed.settings import ClusterSettings
-from embedx.errors import DataError, InapplicableError, Setting, SettingError, Text
+from embedx.errors import DataError, Setting, SettingError
 from embedx.evaluation.word_report import shown
 from embedx.evaluation.word_sets import WordTests
 from embedx.evaluation.words import POOLED, evaluate
@@ -47,29 +47,11 @@ class WordTask:
         )
         self.objective = self.config.objective.name
         self.cluster = ClusterSettings.from_options(request.options)
-        self._check_cluster()
-        check_formats(sources, self.config.text)
+        if self.cluster.is_asked_for:
+            from embedx.distributed.refusals import check_word_vectors
 
-    def _check_cluster(self) -> None:
-        """Raise `EmbedxError` for what workers cannot train."""
-        if not self.cluster.is_asked_for:
-            return
-        cluster = self.cluster.cluster
-        remedy = "leave out one of them"
-        if self.request.collapsed:
-            problem: Text = ("does not apply with ", Setting("collapsed", True))
-            raise InapplicableError("cluster", cluster, problem, remedy)
-        if self.config.graph is not None:
-            problem = ("does not apply with ", Setting("walks"))
-            raise InapplicableError("cluster", cluster, problem, remedy)
-        if self.config.retrieves:
-            sampler = str(self.config.settings.sampler)
-            problem = ("does not apply with ", Setting("cluster"), ": its index is on one machine")
-            raise InapplicableError("sampler", sampler, problem, "use another sampler")
-        if self.config.settings.deterministic:
-            reason = ": workers merge in no fixed order"
-            problem = ("does not apply with ", Setting("cluster"), reason)
-            raise InapplicableError("deterministic", True, problem, remedy)
+            check_word_vectors(self.config)
+        check_formats(sources, self.config.text)
 
     @property
     def output(self) -> Path:
