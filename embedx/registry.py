@@ -110,9 +110,10 @@ class Registry(MutableMapping[str, C]):
     def report_broken(self) -> None:
         """Log a line for each class of another package that cannot be used, once."""
         self._all()
-        for name in self.broken.keys() - self._reported:
-            self._reported.add(name)
-            log.warning(f"{self.setting} {name}: {self.broken[name]}; {REMEDY}")
+        for name, problem in self.broken.items():
+            if name not in self._reported:
+                self._reported.add(name)
+                log.warning(f"{self.setting} {name}: {problem}; {REMEDY}")
 
     def _all(self) -> dict[str, C]:
         if not self._has_plugins:

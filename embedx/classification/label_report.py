@@ -307,8 +307,10 @@ def paired_differences(
 ) -> dict[str, Estimate]:
     """The paired difference of each metric that both have for the same rows."""
     differences = {}
-    for name in first.keys() & second.keys():
-        sides = ([first[name]], [second[name]])
+    for name, score in first.items():
+        if name not in second:
+            continue
+        sides = ([score], [second[name]])
         difference = statistics.difference(*sides, statistics.between_seeds(sides))
         if difference is not None:
             differences[name] = difference

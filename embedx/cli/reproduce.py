@@ -122,9 +122,10 @@ def compared(folder: Path, other: Path) -> Record:
         return record
     record["differing files"] = unequal
     old_scores, new_scores = (scores_of(description["facts"]) for description in descriptions)
-    for name in old_scores.keys() & new_scores.keys():
-        record[f"{name} was"] = old_scores[name]
-        record[f"{name} is"] = new_scores[name]
+    for name, old_score in old_scores.items():
+        if name in new_scores:
+            record[f"{name} was"] = old_score
+            record[f"{name} is"] = new_scores[name]
     record["why"] = why_unequal(descriptions)
     return record
 
