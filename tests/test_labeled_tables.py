@@ -63,6 +63,7 @@ ALL = TableSettings(
     label_separator=";",
     feature_columns="hours",
 )
+PRICES = TableSettings(text_column="text", feature_columns="price")
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -113,6 +114,10 @@ def test_numbers_beside_text_are_intervals_between_deciles_and_alone_have_mean_0
         "numbers: x, y; label: label",
         "rows without y: 1; these have the mean",
     ]
+    notes = Notes()
+    read(write("text,price,label\na,1,x\n,,y\nb,,y\n", "p.csv"), table=PRICES, progress=notes)
+    missing = "rows without text: 1, without price: 2; these have no such features"
+    assert notes.notes[-1].endswith(missing)
     test = read(write("y,label,x\n8,z,1\n9,a,N/A\n", "t.csv"), schema=data.schema)
     np.testing.assert_allclose(
         test.features, [[(1 - hours.mean()) / hours.std(), 1], [0, 2]], rtol=1e-5

@@ -4,12 +4,12 @@ such folders takes each text file as a row, with or without a folder for its lab
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from embedx.errors import DataError
+from embedx.errors import DataError, counted
 from embedx.labeled.data import FileRows, Labels
 from embedx.labeled.files import LabelledFile, MemoryBudget, content_of, source_of, sources_of
 from embedx.labeled.formats import is_data
@@ -62,48 +62,68 @@ def unlabelled_documents(names: Sequence[str]) -> list[Document] | None:
 
 
 def _documents_of(folder: str) -> list[Document] | None:
-    label_folders, files = _listed(folder)
-    documents: list[Document] = []
-    deeper = ""
-    for label in label_folders:
-        folders_within, names = _listed(os.path.join(folder, label))
-        if folders_within:
-            deeper = deeper or os.path.join(folder, label)
-            if not names:
-                names = _first_file(os.path.join(folder, label, folders_within[0]))
-                label = os.path.join(label, folders_within[0])
-        if names and not _is_document(os.path.join(folder, label, names[0])):
-            return None
-        documents += [
-            Document(label, os.path.join(label, name), os.path.join(folder, label, name))
-            for name in names
-        ]
-    if not documents or (files and not _is_document(os.path.join(folder, files[0]))):
+    """The documents in the folders of a folder; None if it holds something else, as the first file
+    of each tells. Raises `DataError` for documents that lie elsewhere.
+    """
+    label_folders, files_beside = _listed(folder)
+    contents = {label: _listed(os.path.join(folder, label)) for label in label_folders}
+    first_files = (
+        _first_file(os.path.join(folder, label), *content) for label, content in contents.items()
+    )
+    samples = [file for file in first_files if file is not None]
+    beside = [os.path.join(folder, name) for name in files_beside[:1]]
+    if not samples or not all(map(_is_document, [*samples, *beside])):
         return None
-    if deeper:
-        problem = "folders within its folders, so that it is unclear which are the labels"
-        remedy = f"name the folder whose folders are the labels, such as {deeper}"
-        raise DataError(folder, None, problem, remedy)
+
+    _check_no_deeper_folders(folder, {label: folders for label, (folders, _) in contents.items()})
+    _check_no_files_beside(folder, files_beside)
+    return [
+        Document(label, os.path.join(label, name), os.path.join(folder, label, name))
+        for label, (_, names) in contents.items()
+        for name in names
+    ]
+
+
+def _first_file(folder: str, folders_within: list[str], names: list[str]) -> str | None:
+    """The path of the first of a folder's files or, without any, of the first folder's in it; None
+    if there is none either.
+    """
+    if not names and folders_within:
+        folder = os.path.join(folder, folders_within[0])
+        _, names = _listed(folder)
+    return os.path.join(folder, names[0]) if names else None
+
+
+def _check_no_deeper_folders(folder: str, folders_of_label: Mapping[str, list[str]]) -> None:
+    """Raise `DataError` if a folder of a label has folders."""
+    for label, folders_within in folders_of_label.items():
+        if folders_within:
+            problem = "folders within its folders, so that it is unclear which are the labels"
+            example = os.path.join(folder, label)
+            remedy = f"name the folder whose folders are the labels, such as {example}"
+            raise DataError(folder, None, problem, remedy)
+
+
+def _check_no_files_beside(folder: str, files: Sequence[str]) -> None:
+    """Raise `DataError` if there are files beside the folders of labels."""
     if files:
-        shown = ", ".join(files[:MAX_SHOWN]) + ("" if len(files) <= MAX_SHOWN else ", ...")
+        shown = ", ".join(files[:MAX_SHOWN])
+        if len(files) > MAX_SHOWN:
+            shown += ", ..."
         problem = f"documents in a folder for each label, and files beside these: {shown}"
         remedy = "give a folder that has the folders of labels alone"
         raise DataError(folder, None, problem, remedy)
-    return documents
 
 
 def _listed(folder: str) -> tuple[list[str], list[str]]:
     """The names of the folders and of the files in a folder, sorted, without hidden ones."""
+    folders: list[str] = []
+    files: list[str] = []
     with os.scandir(folder) as entries:
-        seen = sorted((entry.name, entry.is_dir()) for entry in entries)
-    shown = [(name, is_folder) for name, is_folder in seen if not name.startswith(".")]
-    return [name for name, is_dir in shown if is_dir], [
-        name for name, is_dir in shown if not is_dir
-    ]
-
-
-def _first_file(folder: str) -> list[str]:
-    return _listed(folder)[1][:1]
+        for entry in entries:
+            if not entry.name.startswith("."):
+                (folders if entry.is_dir() else files).append(entry.name)
+    return sorted(folders), sorted(files)
 
 
 def _is_document(path: str) -> bool:
@@ -130,9 +150,8 @@ def read_documents(
         [[] if document.label is None else [os.fsencode(document.label)] for document in documents]
     )
     names = [*numbering]
-    labelled_by = f", labelled by {len(names):,} folders" if names else ""
-    n_documents = "1 document" if len(documents) == 1 else f"{len(documents):,} documents"
-    progress.note(f"{name}: {n_documents}{labelled_by}")
+    labelled_by = f", labelled by {counted(len(names), 'folder')}" if names else ""
+    progress.note(f"{name}: {counted(len(documents), 'document')}{labelled_by}")
     ids = np.array([document.id for document in documents], object)
     return FileRows(matrix, Labels.joined([labels]), names, text=schema, ids=ids)
 

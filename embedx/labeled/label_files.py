@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from embedx.errors import DataError, Setting
+from embedx.errors import DataError, Setting, counted
 from embedx.labeled.array_checks import labels_in
 from embedx.labeled.cells import LIST_REMEDY, labels_of, note_separator
 from embedx.labeled.data import Labeled, Labels
@@ -44,7 +44,7 @@ def with_names(data: Labeled, names: Sequence[str], file: str) -> Labeled:
         raise DataError(
             file,
             None,
-            f"{len(names):,} names for {n_labels:,} labels, which count from 0",
+            f"{counted(len(names), 'name')} for {counted(n_labels, 'label')}, which count from 0",
             "write one a line for each",
         )
     if schema.by_name:
@@ -84,7 +84,7 @@ def with_labels(data: Labeled, file: str, options: ReadOptions, progress: Progre
         raise DataError(
             file,
             None,
-            f"labels of {len(labels)} rows, but the features have {len(data)}",
+            f"labels of {counted(len(labels), 'row')}, but the features have {len(data):,}",
             "check that they belong together",
         )
 

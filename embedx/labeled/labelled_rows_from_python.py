@@ -1,4 +1,6 @@
-"""Labelled rows given from Python: `X` is read by `records.py`, and `y` as the labels of a file."""
+"""Labelled rows given from Python: `X` is read by rows_from_python.py, and `y` as the labels of a
+file.
+"""
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
@@ -9,7 +11,7 @@ from numpy import ndarray
 from scipy.sparse import csr_matrix, issparse
 
 from embedx import checks
-from embedx.errors import DataError, Setting, SettingError
+from embedx.errors import DataError, Setting, SettingError, counted
 from embedx.labeled.array_checks import check_finite
 from embedx.labeled.cells import LIST_REMEDY, labels_of
 from embedx.labeled.data import Columns, DataSchema, Labeled, Labels
@@ -85,7 +87,7 @@ def _with_labels(features: Any, labels: Any, schema: DataSchema) -> Labeled:
         names = all_names or names
     n_rows = features.shape[0]
     if len(labels_of_rows) != n_rows:
-        problem = f"{len(labels_of_rows):,} rows of labels, but X has {n_rows:,} rows"
+        problem = f"labels of {counted(len(labels_of_rows), 'row')}, but X has {n_rows:,}"
         raise DataError(LABELS, None, problem, "give those of each row")
     return Labeled(features, labels_of_rows, schema.n_labels, replace(schema, names=names))
 

@@ -21,6 +21,8 @@ from embedx.text.sources import COMPRESSED, recipe_meant
 
 SPLIT = re.compile(r"(?P<data>.+)@(?P<split>[^@]+?)(:(?P<column>\d{1,9}))?")
 URL_HOST = re.compile(r"\w+://[^/]*")
+# Memory of the number of a row: a whole number of Python, and its place in a list.
+BYTES_PER_ROW_NUMBER = 28 + 8
 
 
 def named(source: str | Sequence[str]) -> list[str]:
@@ -38,7 +40,8 @@ def files_of(source: str | Sequence[str]) -> list[str]:
     names = named(source)
     if names == [GENERATED]:
         return names
-    return [source.address for source in sources_of([_split_named(name)[0] for name in names])]
+    data_names = [_split_named(name)[0] for name in names]
+    return [file.address for file in sources_of(data_names)]
 
 
 def rows_to_test_on(source: str | Sequence[str], progress: Progress = SILENT) -> str | None:
@@ -155,7 +158,7 @@ def split_rows(split: Split, n_rows: int) -> np.ndarray:
     lines = Lines(source_of(split.file), SILENT)
     rows = []
     for chunk in lines:
-        lines.budget.take(36 * chunk.count(b"\n"))
+        lines.budget.take(BYTES_PER_ROW_NUMBER * chunk.count(b"\n"))
         for number, line in enumerate(chunk.split(b"\n")[:-1], lines.chunk_line):
             # b"" where the line has no such column, which counts from 1
             word = b"".join(line.split()[column - 1 : column]) if column else b""

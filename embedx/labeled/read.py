@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.sparse import csr_matrix, issparse
 
-from embedx.errors import DataError, Setting, SettingError, Text, public_url
+from embedx.errors import DataError, Setting, SettingError, Text, counted, public_url
 from embedx.labeled.array_checks import check_finite
 from embedx.labeled.data import (
     Columns,
@@ -531,8 +531,8 @@ def _resize_features(name: str, features: Any, n_features: int, progress: Progre
         n_dropped = n_values - features.nnz
         if n_dropped:
             progress.note(
-                f"{name}: {n_dropped:,} values dropped, whose feature ids are not below"
-                f" {n_features:,} as in the training data"
+                f"{name}: {counted(n_dropped, 'value')} dropped, with feature ids that are not"
+                f" below {n_features:,} as in the training data"
             )
         features.sum_duplicates()
         # Sums may be too large.
@@ -541,6 +541,6 @@ def _resize_features(name: str, features: Any, n_features: int, progress: Progre
         raise DataError(
             name,
             None,
-            f"{features.shape[1]} features, but the training data have {n_features}",
+            f"{counted(features.shape[1], 'feature')}, but the training data have {n_features:,}",
             "give the same",
         )

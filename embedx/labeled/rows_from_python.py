@@ -11,7 +11,7 @@ from numpy import float32, float64, ndarray
 from scipy.sparse import csr_matrix, issparse
 
 from embedx import checks
-from embedx.errors import DataError
+from embedx.errors import DataError, counted
 from embedx.labeled.array_checks import check_finite
 from embedx.labeled.cells import MAX_NUMBER
 from embedx.labeled.data import Columns, DataSchema, FileRows, TextSchema, with_unknown_last
@@ -27,7 +27,8 @@ from embedx.text.sources import LABELLED_ROWS, Source
 
 # Of the rows, in messages.
 NAME = "X"
-BYTES_PER_NUMBER = 24
+# Memory of a number: three float64 while it is standardised.
+BYTES_PER_NUMBER = 3 * 8
 
 
 def features_of(rows: Any, schema: DataSchema) -> Any:
@@ -145,7 +146,7 @@ def _array_of(rows: Any, schema: DataSchema, dtype: type) -> Any:
         kind = "not numbers" if schema.text is None else "neither texts nor numbers"
         raise DataError(NAME, None, f"{kind} in rows and columns", f"give {_wanted(schema)}")
     if array.shape[1] != n_columns:
-        problem = f"{array.shape[1]:,} columns, but the training data have {n_columns:,}"
+        problem = f"{counted(array.shape[1], 'column')}, but the training data have {n_columns:,}"
         raise DataError(NAME, None, problem, f"give {_wanted(schema)}")
     return array
 

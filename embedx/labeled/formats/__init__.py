@@ -13,8 +13,9 @@ from embedx.labeled.formats.contract import Format
 from embedx.labeled.options import ReadOptions
 from embedx.text.labelled_starts import begins_labelled
 
-# Each as file.NAME of this folder, in the order of help texts. A file is of the first format that
-# recognises it, of which the binary ones are tried before those of text.
+# Each as file.NAME of this folder, in the order of help texts and of recognition: a file is of the
+# first format that recognises it, the binary ones before those of text. Put a format with columns
+# before DELIMITED, which takes any text where columns are named, and other text after it.
 REGISTRY = (
     "json_array.JSON_ARRAY",
     "json_lines.JSON_LINES",

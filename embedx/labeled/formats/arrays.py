@@ -19,7 +19,7 @@ import numpy as np
 from numpy import ndarray
 from scipy.sparse import csr_matrix
 
-from embedx.errors import DataError
+from embedx.errors import DataError, counted
 from embedx.labeled.array_checks import damage_reported, features_in, load_sparse
 from embedx.labeled.data import FileRows, Labels, joined_rows
 from embedx.labeled.files import MAX_SHARE_READ, LabelledFile, LabelledFiles
@@ -71,8 +71,9 @@ def _read_arrays(
         part = _array_rows(file.name, read_array(file), options)
         n_columns = part.features.shape[1]
         if parts and n_columns != parts[0].features.shape[1]:
-            first = f"{files.first.name} has {parts[0].features.shape[1]}"
-            raise DataError(file.name, None, f"{n_columns} columns, but {first}", "give the same")
+            of_first = f"{files.first.name} has {parts[0].features.shape[1]}"
+            problem = f"{counted(n_columns, 'column')}, but {of_first}"
+            raise DataError(file.name, None, problem, "give the same")
         parts.append(part)
     return joined_rows(parts)
 

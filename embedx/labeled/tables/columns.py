@@ -104,7 +104,6 @@ def _check_roles(
     missing: list[Text] = []
     if not roles.text and not roles.numbers:
         _check_numbers_have_no_commas(file, head, available)
-    if not roles.text and not roles.numbers:
         numbers = (" (or ", Setting("feature_columns"), ", of numbers)")
         missing.append((Setting("text_column"), numbers))
     if needs_label_column and not roles.label:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.sparse import csr_matrix, hstack
 
-from embedx.errors import DataError, Setting
+from embedx.errors import DataError, Setting, counted
 from embedx.labeled.cells import cell, indicator_of, labels_of, note_separator, number_of, text_of
 from embedx.labeled.data import Columns, FileRows, Labels, TextSchema
 from embedx.labeled.files import LabelledFile, LabelledFiles, Lines, MemoryBudget
@@ -152,7 +152,7 @@ def without_bad(
             remedy = (record.remedy, skip if options.schema is None else "")
             raise DataError(file.name, number, record.problem, remedy)
     if n_bad:
-        file.progress.note(f"{file.name}: {n_bad:,} records skipped; the first: {first}")
+        file.progress.note(f"{file.name}: {counted(n_bad, 'record')} skipped; the first: {first}")
 
 
 class RowCollector:
@@ -232,5 +232,5 @@ def _note_missing(
     counts.update(zip(columns.numbers, np.isnan(numbers).sum(axis=0).tolist(), strict=True))
     missing = listed_columns([f"without {name}: {n:,}" for name, n in counts.items() if n])
     if missing:
-        substitute = "have no words" if columns.text else "have the mean"
+        substitute = "have no such features" if columns.text else "have the mean"
         progress.note(f"{file}: rows {missing}; these {substitute}")
