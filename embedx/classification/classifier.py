@@ -1,6 +1,6 @@
 """A trained classifier: its parameters and scores, with predictions, metrics, and its folder."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -24,7 +24,7 @@ from embedx.classification import (
 )
 from embedx.classification.familiarity import NONE_OF_THESE
 from embedx.classification.label_tree import LabelTree
-from embedx.classification.neighbours import Neighbours
+from embedx.classification.neighbours import Blend, Neighbours
 from embedx.classification.row_blocks import (
     Best,
     as_csr,
@@ -50,6 +50,15 @@ from embedx.samplers.contract import Sampler
 BLOCK_FLOATS = 1 << 23
 # Names of labels in a notebook.
 MAX_SHOWN = 10
+# Cached properties that follow from the arrays.
+DERIVED_FROM_ARRAYS = (
+    "output_vectors",
+    "_weights",
+    "_variances",
+    "trees",
+    "_has_all_weights",
+    "neighbours",
+)
 
 
 @dataclass(repr=False)
@@ -201,9 +210,8 @@ class Classifier:
 
     def parameters_changed(self) -> None:
         """Forget what was derived from the parameters; to be called when `arrays` has changed."""
-        for derived in ("output_vectors", "_weights", "_variances", "trees", "_has_all_weights"):
+        for derived in DERIVED_FROM_ARRAYS:
             vars(self).pop(derived, None)
-        self.neighbours_changed()
 
     # ---- sparse weights
 
@@ -391,9 +399,13 @@ class Classifier:
         """The rows that are searched. Raises `EmbedxError` where their arrays do not fit."""
         return neighbours.neighbours_of(self.arrays, self.schema.n_features, self.n_labels)
 
-    def neighbours_changed(self) -> None:
-        """Forget the rows that are searched; to be called when their arrays have changed."""
-        vars(self).pop("neighbours", None)
+    def set_neighbours(self, index: Mapping[str, ndarray], rows: Neighbours, blend: Blend) -> None:
+        """Blend probabilities with the labels of the nearest of these rows from now on.
+
+        index  arrays of the rows, for the model folder
+        """
+        self.arrays |= {**index, "neighbour_blend": np.array(blend, np.float64)}
+        self.neighbours = rows
 
     # ---- rows as they are
 

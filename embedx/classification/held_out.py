@@ -200,31 +200,24 @@ def _add_neighbours(
     if is_auto and candidates is None:
         return
 
-    classifier.arrays |= index
-    _set_blend(classifier, Blend(1 if is_auto else int(n_or_auto)))
-    classifier.neighbours_changed()
+    rows = neighbours.indexed(index, classifier.schema.n_features, classifier.n_labels)
     if candidates is None:
+        classifier.set_neighbours(index, rows, Blend(int(n_or_auto)))
         _note_blend(classifier, index, "", progress)
         return
 
     threads = settings.threads
     assert threads is not None
-    chosen = neighbours.chosen(
-        classifier.neighbours,
-        *candidates,
-        classifier.prepared(features),
-        labels,
-        n_or_auto,
-        threads,
-    )
+    scaled = classifier.prepared(features)
+    chosen = neighbours.choose_blend(rows, candidates, scaled, labels, n_or_auto, threads)
     measured = (
         f": mean of P@1, P@3 and P@5 of held-out rows {chosen.precision:.3f} without,"
         f" {chosen.gain:+.4f} ± {chosen.standard_error:.4f} with them"
     )
     if is_auto and chosen.gain <= neighbours.MIN_GAIN * chosen.standard_error:
-        _remove_neighbours(classifier)
         progress.note(f"no neighbours, whose gain is too small{measured}")
         return
+    classifier.set_neighbours(index, rows, chosen.blend)
     _calibrate_blend(classifier, chosen, candidates, labels, threads)
     _note_blend(classifier, index, measured, progress)
 
@@ -242,23 +235,10 @@ def _note_blend(
     )
 
 
-def _set_blend(classifier: Classifier, blend: Blend) -> None:
-    """Give a classifier the numbers by which scores are blended."""
-    classifier.arrays["neighbour_blend"] = np.array(blend, np.float64)
-
-
-def _remove_neighbours(classifier: Classifier) -> None:
-    """Remove the index of neighbours, and how scores are blended."""
-    for name in neighbours.ARRAYS:
-        classifier.arrays.pop(name, None)
-    classifier.neighbours_changed()
-
-
 def _calibrate_blend(
     classifier: Classifier, chosen: ChosenBlend, candidates: Best, labels: Labels, threads: int
 ) -> None:
-    """Give a classifier the chosen blend, and the calibration of its scores."""
-    _set_blend(classifier, chosen.blend)
+    """Give a classifier the calibration of the scores of the chosen blend."""
     ids, scores = classifier.neighbours.blended(
         *candidates, chosen.near, chosen.blend, calibration.N_BEST, threads
     )

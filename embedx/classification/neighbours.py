@@ -24,6 +24,7 @@ from numpy import float32, int32, ndarray
 from scipy.sparse import csr_matrix
 
 from embedx.classification import calibration
+from embedx.classification.row_blocks import Best
 from embedx.classification.settings import AUTO, MAX_NEIGHBOURS
 from embedx.errors import DataError
 from embedx.evaluation.labels import hits
@@ -162,7 +163,12 @@ def neighbours_of(arrays: Mapping[str, ndarray], n_features: int, n_labels: int)
         problem = "must be four numbers: of rows, the exponent, the share, and the root"
         raise DataError("neighbour_blend.npy", None, problem, REMEDY)
     calibration.check(arrays, "neighbour_calibration")
+    return indexed(arrays, n_features, n_labels)
 
+
+def indexed(arrays: Mapping[str, ndarray], n_features: int, n_labels: int) -> Neighbours:
+    """The training rows in the arrays of an index, ready to be searched."""
+    offsets = arrays["neighbour_offsets"]
     values = arrays["neighbour_values"].astype(float32)
     shape = (len(offsets) - 1, n_features)
     rows = csr_matrix((values, arrays["neighbour_features"], offsets), shape)
@@ -197,10 +203,9 @@ class ChosenBlend(NamedTuple):
     near: NearestRows
 
 
-def chosen(
+def choose_blend(
     neighbours: Neighbours,
-    ids: ndarray,
-    p: ndarray,
+    best: Best,
     features: Any,
     truth: Labels,
     n_or_auto: str,
@@ -208,8 +213,11 @@ def chosen(
 ) -> ChosenBlend:
     """The blend of the highest precision on held-out rows.
 
+    best       the best labels of these rows and their probabilities without neighbours
+    features   on the scale of the training data
     n_or_auto  the number of neighbours, or `auto`
     """
+    ids, p = best
     counts = COUNTS if n_or_auto == AUTO else (int(n_or_auto),)
     near = neighbours.nearest(features, max(counts), threads)
     blends = [Blend(*fields) for fields in itertools.product(counts, EXPONENTS, SHARES, ROOTS)]
@@ -220,11 +228,11 @@ def chosen(
 
     # float64 (n_blends, n_rows)
     by_blend = np.stack(in_threads(precision_of, threads, blends))
-    best = by_blend.mean(axis=1).argmax()
+    highest = by_blend.mean(axis=1).argmax()
     precision = _precision(ids, truth)
-    gain = by_blend[best] - precision
+    gain = by_blend[highest] - precision
     return ChosenBlend(
-        blends[best],
+        blends[highest],
         float(precision.mean()),
         float(gain.mean()),
         float(gain.std() / np.sqrt(len(gain))),
