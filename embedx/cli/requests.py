@@ -151,8 +151,6 @@ class EvaluateRequest(Request):
     node_labels: str | None = None
     next_item: str | None = None
     trust_pickle: bool = False
-    quiet: bool = False
-    verbose: bool = False
     as_json: bool = False
 
 
@@ -201,7 +199,7 @@ class NearestRequest:
     as_json: bool = False
 
 
-# ---- commands of requests
+# ---- parameters of commands, from the fields of their requests
 
 
 def request_of(command: Callable[..., None]) -> "type[DataclassInstance] | None":

@@ -81,30 +81,50 @@ def _for_people(stream: Any) -> Any:
 
 
 def open_streams() -> None:
-    """Have three standard streams, of which those for output take any text. Results and standard
-    input are UTF-8; a terminal has its own encoding, and what it would obey is escaped.
+    """Open the three standard streams for any text. Results and standard input are UTF-8; a
+    terminal has its own encoding, and what it would obey is escaped.
+    """
+    _replace_closed()
+    _open_errors()
+    _open_input()
+    _open_results()
 
-    One that is closed becomes the null device, lest the next file that is opened have its number
-    and be written to instead; for standard output opened to be read, so that writing results fails.
+
+def _replace_closed() -> None:
+    """Have the null device in place of a stream that is closed, lest the next file that is opened
+    have its number and be written to instead. In place of standard output it is opened to be read,
+    so that writing results fails.
     """
     for number, mode in enumerate((os.O_RDONLY, os.O_RDONLY, os.O_WRONLY)):
         try:
             os.fstat(number)
         except OSError:
             os.open(os.devnull, mode)  # gets the lowest number that is free
+
+
+def _open_errors() -> None:
+    """Standard error: letters that its encoding lacks are written as `\\xe9`."""
+    stream: Any = sys.stderr or os.fdopen(2, "w", encoding="utf-8")
+    stream.reconfigure(errors="backslashreplace")
+    sys.stderr = _for_people(stream)
+
+
+def _open_input() -> None:
+    """Standard input: bytes that are not UTF-8 are kept, to be written as they were read."""
     sys.stdin = sys.stdin or os.fdopen(0, encoding="utf-8")
-    sys.stderr = sys.stderr or os.fdopen(2, "w", encoding="utf-8")
-    sys.stderr.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # where an encoding lacks letters, as \xe9
-    sys.stderr = _for_people(sys.stderr)
     if isinstance(sys.stdin, io.TextIOWrapper) and not sys.stdin.isatty():
-        # what is not UTF-8 is written as it was read
         sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape")
+
+
+def _open_results() -> None:
+    """Standard output: a terminal, or else a stream of results, whose first error is raised."""
     by_line = False
     if isinstance(sys.stdout, io.TextIOWrapper):
-        by_line = sys.stdout.line_buffering or sys.stdout.write_through
-        if sys.stdout.isatty():  # which is never full, and on Windows takes no bytes
+        if sys.stdout.isatty():
+            # It is never full, and on Windows takes no bytes.
             sys.stdout = _for_people(sys.stdout)
             return
+        by_line = sys.stdout.line_buffering or sys.stdout.write_through
     results = io.BufferedWriter(_Results(1, "w", closefd=False))
     sys.stdout = io.TextIOWrapper(results, "utf-8", AS_READ, newline="\n", line_buffering=by_line)
 

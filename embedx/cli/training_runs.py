@@ -102,32 +102,46 @@ def _about_classifier(finished: Finished) -> list[str]:
 
 def show_plan(request: RunRequest, planned: Planned) -> None:
     """Print what a run would write, its settings, data, memory and disk."""
-    memory, needs = planned.memory, _disk_needs(planned.on_disk)
+    needs = _disk_needs(planned.on_disk)
     free = free_disk(planned.output)
-    facts: dict[str, Any] = {"model": str(planned.output)}
     if request.as_json:
-        facts["settings"] = planned.settings
-        facts["chosen"] = planned.origins
-        facts["data"] = planned.data_size
-        facts["data_hash"] = planned.data_hash
-        facts["memory"] = memory.parts
-        facts["available"] = memory.available
-        facts["disk"] = needs
-        facts["disk_free"] = free
+        facts = _plan_for_json(planned, needs, free)
     else:
-        for name, value in planned.settings.items():
-            reason = planned.origins.get(name)
-            shown = f"{as_typed(value)}, chosen: {reason}" if reason else value
-            facts[name.replace("_", "-")] = shown
-        facts["data"] = planned.data_size
-        facts["memory"] = summary(memory.parts, memory.available)
-        if not memory.fits:
-            facts["memory"] += ": TOO LITTLE"
-        if needs:
-            facts["disk"] = summary(needs, free)
-        else:
-            facts["disk"] = "known after training, as weights are sparse"
+        facts = _plan_for_people(planned, needs, free)
     show_facts(facts, request.as_json)
+
+
+def _plan_for_json(planned: Planned, needs: Mapping[str, float], free: int) -> Record:
+    return {
+        "model": str(planned.output),
+        "settings": planned.settings,
+        "chosen": planned.origins,
+        "data": planned.data_size,
+        "data_hash": planned.data_hash,
+        "memory": planned.memory.parts,
+        "available": planned.memory.available,
+        "disk": needs,
+        "disk_free": free,
+    }
+
+
+def _plan_for_people(planned: Planned, needs: Mapping[str, float], free: int) -> Record:
+    """The plan with a row for each setting, and the reasons of those that were chosen."""
+    facts: Record = {"model": str(planned.output)}
+    for name, value in planned.settings.items():
+        reason = planned.origins.get(name)
+        shown = f"{as_typed(value)}, chosen: {reason}" if reason else value
+        facts[name.replace("_", "-")] = shown
+
+    memory = planned.memory
+    facts["data"] = planned.data_size
+    facts["memory"] = summary(memory.parts, memory.available)
+    if not memory.fits:
+        facts["memory"] += ": TOO LITTLE"
+    facts["disk"] = "known after training, as weights are sparse"
+    if needs:
+        facts["disk"] = summary(needs, free)
+    return facts
 
 
 def _disk_needs(on_disk: DiskNeeds | None) -> dict[str, float]:
