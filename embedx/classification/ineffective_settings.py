@@ -55,4 +55,6 @@ def check_given(options: Options, settings: ClassifySettings, objective: Objecti
 def without_effect(settings: ClassifySettings, objective: Objective) -> set[str]:
     """The names of the settings that have no effect on a run with these."""
     names = {name for name, has_effect, _ in conditions(settings, objective) if not has_effect}
-    return names | set(IGNORED_BY_DUAL if settings.optimizer == DualCoordinateDescent.name else ())
+    if settings.optimizer == DualCoordinateDescent.name:
+        names |= set(IGNORED_BY_DUAL)
+    return names

@@ -27,8 +27,6 @@ N_GROUPS = 5
 ENOUGH_LABELS = 200
 # Training rows of each classifier at most, which bounds its time.
 MAX_TRAINING_ROWS = 3_000
-# What these classifiers have in common with the one that is calibrated.
-SHARED_FACTS = ("several_labels", "temperature")
 
 
 class LabelSubset(NamedTuple):
@@ -63,9 +61,8 @@ class SubsetClassifier(NamedTuple):
         """
         if self.subset.is_seen is not None:
             features = features[:, self.subset.is_seen]
-        for name in SHARED_FACTS:
-            if name in calibrated.facts:
-                self.classifier.facts[name] = calibrated.facts[name]
+        # Its scores are those of independent labels where the other's are.
+        self.classifier.facts["several_labels"] = calibrated.has_several_labels
         threads = calibrated.settings.get("threads")
         parts = iter_best(self.classifier, features, 2, threads=threads)
         _, scores = joined_blocks((ids, scores) for _, ids, scores in parts)

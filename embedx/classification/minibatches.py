@@ -75,8 +75,6 @@ class MinibatchTraining(Strategy):
     shared: Shared
     # The output vectors, as the strategy stores them.
     outputs: Table
-    # Examples in a chunk.
-    chunk: int
 
     def __init__(self, setup: StepSetup) -> None:
         objective = setup.objective

@@ -13,6 +13,7 @@ from numpy import float64, int32, ndarray
 
 from embedx.classification.classifier import Classifier
 from embedx.classification.label_metrics import scored_labels
+from embedx.classification.row_blocks import joined_blocks
 from embedx.evaluation import error_analysis
 from embedx.evaluation.error_analysis import (
     Accepted,
@@ -61,13 +62,9 @@ class Predictions(NamedTuple):
 def predictions(classifier: Classifier, data: Labeled, progress: Progress = SILENT) -> Predictions:
     """The best labels of the test rows that can be scored."""
     labels, kept = scored_labels(classifier, data.labels)
-    parts = list(classifier.iter_top_k(data.features[kept], N_PREDICTIONS, progress))
-    if parts:
-        top = np.concatenate([ids for ids, _ in parts])
-        probability = np.concatenate([probabilities for _, probabilities in parts])
-    else:
-        probability = np.zeros((0, min(N_PREDICTIONS, classifier.n_labels)), np.float32)
-        top = probability
+    top, probability = joined_blocks(
+        classifier.iter_top_k(data.features[kept], N_PREDICTIONS, progress)
+    )
     return Predictions(top.astype(int32), probability, labels, kept)
 
 
