@@ -111,6 +111,7 @@ def sample(data, input_row, stream, first, n, n_excluded, workspace):
 
 @kernel_part
 def _n_leaves(data):
+    """The number of the tree's leaves, one more than its inner nodes."""
     return data.weights.shape[0] + 1
 
 
@@ -217,10 +218,10 @@ class Adversarial(Sampler):
     ) -> None:
         _compile()
         began = time.monotonic()
-        n, n_features = inputs.shape[0], self.settings.tree_features
+        n_features = self.settings.tree_features
         progress.note(
-            f"fitting a tree of {len(self.counts):,} labels to {n_features} features of {n:,}"
-            " inputs"
+            f"fitting a tree of {len(self.counts):,} labels to {n_features} features of"
+            f" {inputs.shape[0]:,} inputs"
         )
         self.projection = fit_projection(inputs, n_features, seed=seed)
         self.features = projected(inputs, self.projection)
@@ -258,7 +259,8 @@ class Adversarial(Sampler):
         """Raise `DataError` if shapes or values of saved arrays are not valid: compiled code does
         not check them.
         """
-        stride, n_leaves = padded(self.settings.tree_features), n_leaves_for(len(self.counts))
+        stride = padded(self.settings.tree_features)
+        n_leaves = n_leaves_for(len(self.counts))
         shapes = (
             (stride,),
             (stride,),
@@ -311,8 +313,6 @@ class Adversarial(Sampler):
 def _compile() -> None:
     """Compile or load the kernels, so that their compile time does not count as `fit_seconds`."""
     inputs = np.eye(4, dtype=float32)
-    features, pairs = (
-        projected(inputs, fit_projection(inputs, 2)),
-        pairs_of(np.arange(4), np.array([0, 1, 2, 2]), 3),
-    )
+    features = projected(inputs, fit_projection(inputs, 2))
+    pairs = pairs_of(np.arange(4), np.array([0, 1, 2, 2]), 3)
     log_likelihood(fit_tree(features, 2, pairs, l2=1.0), features, pairs)

@@ -26,6 +26,7 @@ n_y, so that splitting costs nothing compared with Newton's method.
 """
 
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -168,12 +169,8 @@ def fit_tree(
     bounds = np.array([0, n_labels], int64)
     with ThreadPoolExecutor(threads) as pool:
         while len(bounds) - 1 < n_leaves:
-
-            def fit_nodes(first: int64, last: int64, bounds: ndarray = bounds) -> None:
-                _fit_nodes(fit, bounds, first, last, _new_workspace(width))
-
             edges = _edges_of_chunks(len(bounds) - 1, threads * CHUNKS)
-            list(pool.map(fit_nodes, edges[:-1], edges[1:]))
+            list(pool.map(partial(_fit_chunk, fit, bounds), edges[:-1], edges[1:]))
             middles = bounds[:-1] + np.diff(bounds) // 2
             bounds = np.append(np.column_stack([bounds[:-1], middles]).reshape(-1), n_labels)
 
@@ -189,6 +186,12 @@ def _edges_of_chunks(n: int, max_chunks: int) -> ndarray:
     """Edges of chunks of n nodes of about equal size, int64 (chunks + 1,)."""
     n_chunks = min(n, max_chunks)
     return np.arange(n_chunks + 1) * n // n_chunks
+
+
+def _fit_chunk(fit: _Fit, bounds: ndarray, first: int64, last: int64) -> None:
+    """Fit nodes first:last of a level in a workspace of their own; see `_fit_nodes`."""
+    width = fit.labels.sums.shape[1]
+    _fit_nodes(fit, bounds, first, last, _new_workspace(width))
 
 
 @kernel
@@ -210,9 +213,8 @@ def _fit_nodes(fit, bounds, first, last, workspace):
     """
     k = workspace.theta.size - 1
     n_above = bounds.size - 2  # nodes of the levels above
-    pairs = fit.pairs
-    labels = fit.labels
-    theta = workspace.theta
+    offsets = fit.pairs.offsets
+    order = fit.labels.order
     for j in range(first, last):
         low = bounds[j]
         high = bounds[j + 1]
@@ -222,20 +224,26 @@ def _fit_nodes(fit, bounds, first, last, workspace):
             continue
         n_pairs = 0
         for at in range(low, high):
-            n_pairs += pairs.offsets[labels.order[at] + 1] - pairs.offsets[labels.order[at]]
-        node = _Node(low, low + (high - low) // 2, high, n_pairs)
-        _dominant_eigenvector(labels, node, workspace)
-        _split(labels, node, workspace)
-        theta[:] = 0
-        if high - low > 2:  # two labels have one split and its mirror image
-            for _ in range(fit.max_rounds):
-                _ascend(fit, node, TOLERANCE_BETWEEN_SPLITS, workspace)
-                if _split(labels, node, workspace) == 0:
-                    break
-        _ascend(fit, node, TOLERANCE, workspace)
+            n_pairs += offsets[order[at] + 1] - offsets[order[at]]
+        _fit_node(fit, _Node(low, low + (high - low) // 2, high, n_pairs), workspace)
         for a in range(k):
-            fit.weights[v, a] = theta[a]
-        fit.biases[v] = theta[k]
+            fit.weights[v, a] = workspace.theta[a]
+        fit.biases[v] = workspace.theta[k]
+
+
+@kernel_part
+def _fit_node(fit, node, workspace):
+    """Write a node's (w, b) to theta, and reorder its labels."""
+    labels = fit.labels
+    _dominant_eigenvector(labels, node, workspace)
+    _split(labels, node, workspace)
+    workspace.theta[:] = 0
+    if node.high - node.low > 2:  # two labels have one split and its mirror image
+        for _ in range(fit.max_rounds):
+            _ascend(fit, node, TOLERANCE_BETWEEN_SPLITS, workspace)
+            if _split(labels, node, workspace) == 0:
+                break
+    _ascend(fit, node, TOLERANCE, workspace)
 
 
 @kernel_part
@@ -280,6 +288,7 @@ def _dominant_eigenvector(labels, node, workspace):
 
 @kernel_part
 def _inner(x, y):
+    """The inner product of two float64 vectors, summed in the order of their elements."""
     total = 0.0
     for a in range(x.size):
         total += x[a] * y[a]
@@ -314,31 +323,39 @@ def _split(labels, node, workspace):
 def _ascend(fit, node, tolerance, workspace):
     """Move theta to the maximum of eq. 8 for the current split of the node, by Newton's method.
 
-    A step that lowers the objective is halved up to MAX_HALVINGS times, then undone. The objective
-    is strictly concave, so it has one maximum.
+    The objective is strictly concave, so it has one maximum.
+    """
+    value, total_weight = _gradient_and_hessian(fit, node, workspace)
+    for _ in range(MAX_NEWTON_STEPS):
+        expected_gain = _newton_step(workspace)
+        if expected_gain < tolerance * total_weight + MIN_GAIN:
+            break
+        has_moved, value = _take_step(fit, node, value, workspace)
+        if not has_moved:
+            break
+
+
+@kernel_part
+def _take_step(fit, node, value, workspace):
+    """Move theta by the step, which is halved up to MAX_HALVINGS times while it lowers the
+    objective, then undone; return whether theta moved, and the objective there.
+
+    value  the objective before the step
     """
     theta = workspace.theta
     before = workspace.before
-    step = workspace.step
-    value, total = _gradient_and_hessian(fit, node, workspace)
-    for _ in range(MAX_NEWTON_STEPS):
-        expected_gain = _newton_step(workspace)
-        if expected_gain < tolerance * total + MIN_GAIN:
-            break
+    for a in range(theta.size):
+        before[a] = theta[a]
+        theta[a] += workspace.step[a]
+    for _ in range(MAX_HALVINGS):
+        new_value, _ = _gradient_and_hessian(fit, node, workspace)
+        if new_value >= value - ROUNDING * abs(value):
+            return True, new_value
         for a in range(theta.size):
-            before[a] = theta[a]
-            theta[a] += step[a]
-        for _ in range(MAX_HALVINGS):
-            new_value, total = _gradient_and_hessian(fit, node, workspace)
-            if new_value >= value - ROUNDING * abs(value):
-                break
-            for a in range(theta.size):
-                theta[a] = 0.5 * (theta[a] + before[a])
-        else:
-            for a in range(theta.size):
-                theta[a] = before[a]
-            break
-        value = new_value
+            theta[a] = 0.5 * (theta[a] + before[a])
+    for a in range(theta.size):
+        theta[a] = before[a]
+    return False, value
 
 
 @kernel_part
@@ -348,7 +365,6 @@ def _gradient_and_hessian(fit, node, workspace):
 
     Of more than MAX_PAIRS pairs only one in `period` is used, with `period` times its weight.
     """
-    features = fit.features
     pairs = fit.pairs
     l2 = fit.l2
     x = workspace.x
@@ -358,7 +374,8 @@ def _gradient_and_hessian(fit, node, workspace):
     k = theta.size - 1
     gradient[:] = 0
     hessian[:] = 0
-    value = total = 0.0
+    value = 0.0
+    total_weight = 0.0
     period = (node.n_pairs + MAX_PAIRS - 1) // MAX_PAIRS
     n_since_used = 0
     x[k] = 1
@@ -372,21 +389,32 @@ def _gradient_and_hessian(fit, node, workspace):
             n_since_used = 0
             weight = period * float64(pairs.weights[p])
             for a in range(k):
-                x[a] = features[pairs.inputs[p], a]
-            margin = float32(sign * _inner(x, theta))
-            wrong = float64(sigmoid(-margin))
-            value -= weight * softplus(-margin)
-            total += weight
-            for a in range(k + 1):
-                gradient[a] += sign * weight * wrong * x[a]
-                curvature = weight * wrong * (1 - wrong) * x[a]
-                for b in range(a + 1):
-                    hessian[a, b] += curvature * x[b]
+                x[a] = fit.features[pairs.inputs[p], a]
+            value -= weight * _add_pair(sign, weight, workspace)
+            total_weight += weight
     for a in range(k + 1):
         value -= l2 * theta[a] * theta[a]
         gradient[a] -= 2 * l2 * theta[a]
         hessian[a, a] += 2 * l2
-    return value, total
+    return value, total_weight
+
+
+@kernel_part
+def _add_pair(sign, weight, workspace):
+    """Add the terms of the pair with the features x to the gradient and the Hessian; return its
+    -log σ(±(w·x + b)).
+    """
+    x = workspace.x
+    gradient = workspace.gradient
+    hessian = workspace.hessian
+    margin = float32(sign * _inner(x, workspace.theta))
+    wrong = float64(sigmoid(-margin))
+    for a in range(x.size):
+        gradient[a] += sign * weight * wrong * x[a]
+        curvature = weight * wrong * (1 - wrong) * x[a]
+        for b in range(a + 1):
+            hessian[a, b] += curvature * x[b]
+    return softplus(-margin)
 
 
 @kernel_part
