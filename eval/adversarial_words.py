@@ -34,15 +34,15 @@ from numpy import int32, int64, ndarray
 from threadpoolctl import threadpool_limits
 
 from embedx import samplers
-from embedx.evaluation import heldout, words
-from embedx.evaluation.heldout import HeldOutPairs
+from embedx.evaluation import held_out, words
+from embedx.evaluation.held_out import HeldOutPairs
 from embedx.objectives.contract import Objective
 from embedx.runtime.progress import SILENT
 from embedx.samplers.contract import Sampler
 from embedx.skipgram.configuration import configure
 from embedx.skipgram.reading import read_corpora
 from embedx.skipgram.run import WordVectorsRun
-from embedx.text.heldout import PIECE
+from embedx.text.held_out import PIECE
 from embedx.text.tokenizer import END_OF_SENTENCE
 from embedx.text.vocabulary import keep_probability
 from embedx.training import life
@@ -214,26 +214,26 @@ class Text(NamedTuple):
 
 def text_of(run: WordVectorsRun) -> Text:
     tokens = np.asarray(run.corpus.tokens)
-    held_out = run.held_out_text
-    assert held_out is not None
+    excluded = run.held_out_text
+    assert excluded is not None
     keep = keep_probability(run.vocabulary.trained_counts, run.config.vocabulary.sample)
     window = run.config.settings.window
-    is_out = np.repeat(held_out.pieces, PIECE)[: len(tokens)] > 0
+    is_out = np.repeat(excluded.pieces, PIECE)[: len(tokens)] > 0
     is_end = tokens == END_OF_SENTENCE
     sentences = np.cumsum(is_end | (np.diff(is_out, prepend=False) != 0))
     is_trained = ~(is_out | is_end)
     halves = []
     for half in (0, 1):
-        some = held_out.spans % 2 == half
+        some = excluded.spans % 2 == half
         halves.append(
-            heldout.sample_pairs(
-                held_out.words[some],
-                held_out.sentences[some],
+            held_out.sample_pairs(
+                excluded.words[some],
+                excluded.sentences[some],
                 keep,
                 window,
                 seed=0,
                 at_most=MAX_PAIRS,
-                groups=held_out.spans[some],
+                groups=excluded.spans[some],
             )
         )
     return Text(run.remap[tokens[is_trained]], sentences[is_trained], keep, window, *halves)
@@ -243,7 +243,7 @@ def pairs_of_epoch(text: Text, seed: int, epoch: int) -> tuple[ndarray, ndarray]
     """The inputs and targets of all pairs of an epoch, int32 (n,) each, in text order."""
     number_of_draws = int(np.random.SeedSequence([seed, epoch]).generate_state(1)[0])
     everything = np.iinfo(int64).max
-    pairs = heldout.sample_pairs(
+    pairs = held_out.sample_pairs(
         text.words, text.sentences, text.keep, text.window, number_of_draws, everything
     )
     return pairs.inputs.astype(int32), pairs.targets.astype(int32)
@@ -291,7 +291,7 @@ def measured_blocks(run: WordVectorsRun, pairs: HeldOutPairs) -> tuple[WordVecto
     stopwatch = Stopwatch()
     run.wrap = stopwatch.wrap
     vectors = life.train_model(run, None).model
-    mean = mean_log_probability(heldout.log_probability_of(vectors), pairs)
+    mean = mean_log_probability(held_out.log_probability_of(vectors), pairs)
     return vectors, {"seconds": stopwatch.seconds, "log-likelihood": mean}
 
 

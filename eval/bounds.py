@@ -20,7 +20,7 @@ import numpy as np
 
 from embedx.classification.classifier import Classifier
 from embedx.errors import DivergedError
-from embedx.evaluation import heldout
+from embedx.evaluation import held_out
 from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.scaling import unit_rows
 from embedx.skipgram.configuration import configure
@@ -219,11 +219,11 @@ def word_vectors(run: Run, objective: str, options: dict[str, Any]) -> WordVecto
 
 def scores_of_words(run: Run, vectors: WordVectors, seed: int) -> Scored:
     """Some pairs of the text that is scored."""
-    pairs, _ = heldout.pairs_of([str(texts(run)[1])], vectors, seed=seed)
+    pairs, _ = held_out.pairs_of([str(texts(run)[1])], vectors, seed=seed)
     rows = np.random.default_rng(seed).permutation(len(pairs.targets))[: run.settings.test]
     z = vectors.vectors[pairs.inputs[rows]] @ vectors.arrays["output"].T
     z += vectors.arrays.get("bias", np.float32(0))
-    return Scored(z.astype(np.float64), pairs.targets[rows], noise_of(heldout.trained_on(vectors)))
+    return Scored(z.astype(np.float64), pairs.targets[rows], noise_of(held_out.trained_on(vectors)))
 
 
 def scores_of_labels(classifier: Classifier, data: Labeled, name: str) -> Scored:

@@ -141,7 +141,7 @@ def train_in_turn(job: Job, files: dict[str, str]) -> Result:
         vectors = task.word_vectors(None)
         set_scores = words.score_items(vectors, word_tests.tests(files.get("data")))
         return {
-            "heldout": task.heldout_metrics(),
+            "heldout": task.held_out_metrics(),
             "loss": tally.mean_loss,
             "words": tally.items,
             "range_words": chunks_per_merge * 10_000,

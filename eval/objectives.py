@@ -26,13 +26,13 @@ import numpy as np
 from embedx import load, objectives
 from embedx.comparison.runs import reason, watched
 from embedx.errors import DivergedError
-from embedx.evaluation import heldout, words
+from embedx.evaluation import held_out, words
 from embedx.runtime.progress import Silent
 from embedx.settings import as_arguments
 from embedx.skipgram.configuration import configure
 from embedx.skipgram.defaults import default_rate
 from embedx.text.encode import encode
-from embedx.text.heldout import hold_out
+from embedx.text.held_out import hold_out
 from embedx.text.settings import TextSettings, VocabularySettings
 from embedx.text.vocabulary import select
 from eval import corpus, objectives_compared as compared, objectives_tables as tables, word_tests
@@ -312,8 +312,8 @@ def likelihood(run: Run, vectors: Any, text: str) -> Any:
     vocabulary = VocabularySettings.from_options(options)
     with encode([str(run.folder / text)], settings, Silent(), run.folder / "tokens") as encoded:
         held = hold_out(encoded.tokens, select(encoded, vocabulary)[1], options["heldout"])
-    pairs, calibration = heldout.draw(held.words, held.sentences, vectors, groups=held.spans)
-    return heldout.evaluate(vectors, pairs, calibration)
+    pairs, calibration = held_out.draw(held.words, held.sentences, vectors, groups=held.spans)
+    return held_out.evaluate(vectors, pairs, calibration)
 
 
 def by_group(pairs: Any) -> dict[str, list[Any]]:

@@ -18,7 +18,7 @@ from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.scaling import unit_rows
 from embedx.runtime.progress import Silent
 from embedx.text.encode import encode
-from embedx.text.heldout import PIECE, hold_out
+from embedx.text.held_out import PIECE, hold_out
 from embedx.text.settings import TextSettings, VocabularySettings
 from embedx.text.sources import recipe_defaults
 from embedx.text.tokenizer import END_OF_SENTENCE

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import embedx
-from embedx.evaluation import heldout, words
+from embedx.evaluation import held_out, words
 from embedx.runtime.progress import SILENT
 from embedx.skipgram.collapsed import CollapsedRun
 from embedx.skipgram.configuration import configure
@@ -67,7 +67,7 @@ def split(corpus: str, folder: Path) -> tuple[Path, Path]:
 
 def judged(vectors: Any, rest: Path) -> dict[str, float]:
     """What a model makes of the text held out: the same pairs for all models of the same words."""
-    metrics = heldout.evaluate(vectors, *heldout.pairs_of([str(rest)], vectors)).metrics()
+    metrics = held_out.evaluate(vectors, *held_out.pairs_of([str(rest)], vectors)).metrics()
     return {name: metrics[name] for name in ("log_likelihood", "standard_error")}
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import embedx
 from embedx.errors import InapplicableError
-from embedx.evaluation import heldout
+from embedx.evaluation import held_out
 from embedx.skipgram.configuration import configure
 from tests.support.objective_classes import REPRESENTATIVES
 from tests.support.objectives import make
@@ -59,8 +59,8 @@ def test_held_out_pairs_are_the_centres_with_all_their_contexts(seed):
     words = np.arange(300, dtype=np.int32)
     sentences = np.arange(300) // 7
     arguments = words, sentences, np.ones(300, np.float32), 3, seed
-    one_by_one = heldout.sample_pairs(*arguments, 10_000)
-    together = heldout.sample_pairs(*arguments, 10_000, per_context=False)
+    one_by_one = held_out.sample_pairs(*arguments, 10_000)
+    together = held_out.sample_pairs(*arguments, 10_000, per_context=False)
     for target, contexts, group in zip(
         together.targets, together.inputs, together.groups, strict=True
     ):
@@ -68,14 +68,14 @@ def test_held_out_pairs_are_the_centres_with_all_their_contexts(seed):
         assert contexts[contexts >= 0].tolist() == one_by_one.inputs[is_of_target].tolist()
         assert set(one_by_one.groups[is_of_target]) == {group}
     assert len(together.targets) == len(set(one_by_one.targets))
-    some = heldout.sample_pairs(*arguments, 50, per_context=False)
+    some = held_out.sample_pairs(*arguments, 50, per_context=False)
     assert len(set(some.targets.tolist())) == 50
 
 
 def test_the_likelihood_of_a_centre_is_given_the_mean_of_its_contexts(two_topics):
     model = fit(two_topics, "softmax", epochs=2, **CBOW).model
-    pairs, calibration = heldout.pairs_of([["cat", "dog", "truck", "road", "paw"] * 30], model)
-    likelihood = heldout.evaluate(model, pairs, calibration)
+    pairs, calibration = held_out.pairs_of([["cat", "dog", "truck", "road", "paw"] * 30], model)
+    likelihood = held_out.evaluate(model, pairs, calibration)
     for i in range(20):
         contexts = pairs.inputs[i][pairs.inputs[i] >= 0]
         z = model.vectors[contexts].mean(axis=0) @ model.arrays["output"].T + model.arrays["bias"]

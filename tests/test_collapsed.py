@@ -10,7 +10,7 @@ import pytest
 import embedx
 from embedx.engine import alternating
 from embedx.errors import InapplicableError, Setting
-from embedx.evaluation import heldout
+from embedx.evaluation import held_out
 from embedx.objectives import OBJECTIVES
 from embedx.runtime.memory import NoMemoryError
 from embedx.skipgram import collapsed
@@ -80,8 +80,8 @@ def test_the_model_can_be_saved_and_queried(fitted, two_topics, tmp_path):
     assert loaded.settings["count_passes"] == 5
     assert loaded.settings["sampler"] == "all"
     assert "draws" not in loaded.settings
-    pairs, calibration = heldout.pairs_of([str(two_topics)], loaded)
-    likelihood = heldout.evaluate(loaded, pairs, calibration)
+    pairs, calibration = held_out.pairs_of([str(two_topics)], loaded)
+    likelihood = held_out.evaluate(loaded, pairs, calibration)
     assert -likelihood.log_likelihood == pytest.approx(
         fitted.outcome.final_loss, abs=3 * likelihood.standard_error
     )

@@ -20,7 +20,7 @@ from embedx.errors import DataError, DivergedError, in_python
 from embedx.runtime.progress import Silent
 from embedx.tasks.__main__ import main as run_of_request
 from embedx.tasks.requests import request_of_json
-from embedx.text.heldout import spans_of, usual_share
+from embedx.text.held_out import spans_of, usual_share
 from tests.support import forked
 from tests.support.commands import invoke, words_of
 from tests.support.comparison_records import assert_page_has_numbers, run, small_text

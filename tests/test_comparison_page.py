@@ -96,7 +96,7 @@ def test_two_seeds_come_with_what_they_cannot_show():
     assert ranked(*two, *three).advice[-1] == advice
 
 
-def test_likelihoods_of_other_heldout_pairs_are_not_ranked_by():
+def test_likelihoods_of_other_held_out_pairs_are_not_ranked_by():
     wide = run("ns:window=9", 1, -8.0, similarity=0.3)
     scores = wide["result"]["scores"]
     scores["log_likelihood"] = Score.of_groups([-7.5, -8.0, -8.5], [1, 1, 1]).record()

@@ -162,9 +162,9 @@ def test_functions_named_in_the_architecture_are_in_the_files_named_with_them():
 
 def test_numbers_stated_in_the_pages_are_those_of_the_package():
     from embedx.classification.label_weights import MAX_DENSE, MAX_DENSE_SAMPLED
-    from embedx.evaluation.heldout import PAIRS
+    from embedx.evaluation.held_out import PAIRS
     from embedx.skipgram.strategies import TOKENS_PER_CHUNK
-    from embedx.text.heldout import BORDER, PIECE
+    from embedx.text.held_out import BORDER, PIECE
     from embedx.training.checkpoint import KEPT_STATES
     from embedx.training.guard import CHECKS_OF_RUN, DIVISORS
 

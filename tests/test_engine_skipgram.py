@@ -13,7 +13,7 @@ from embedx.objectives.ar import AugmentReduce
 from embedx.objectives.contract import Objective, SampledSettings, Traits
 from embedx.objectives.ns import NegativeSampling
 from embedx.objectives.ove import OneVsEach
-from embedx.text.heldout import PIECE
+from embedx.text.held_out import PIECE
 from embedx.text.subsampling import LEFT_OUT
 from embedx.text.tokenizer import END_OF_SENTENCE
 from tests.support.skipgram_setup import Setup

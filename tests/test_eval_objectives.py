@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from embedx import objectives as registry
-from embedx.evaluation import heldout, statistics
+from embedx.evaluation import held_out, statistics
 from eval import (
     __main__ as command,
     objectives as script,
@@ -37,7 +37,7 @@ def likelihood(seed, level=-9.0):
     """A model's log-probabilities of the same ten pairs."""
     values = level + np.random.default_rng(seed).normal(0, 0.3, sum(SIZES))
     groups = np.repeat([4, 7, 8, 21], SIZES)
-    return heldout.Likelihood(
+    return held_out.Likelihood(
         float(values.mean()), 0.1, -8.9, 1.1, -9.5, len(values), len(SIZES), values, groups, ["a"]
     )
 
@@ -119,7 +119,7 @@ def test_a_difference_from_the_sums_of_groups_is_the_one_from_all_pairs():
         for name, likelihood_of_name in (("a", a), ("b", b))
     }
     gap = statistics.standings(compared.likelihoods(runs), "b")["a"].behind
-    gain = heldout.compare(a, b)
+    gain = held_out.compare(a, b)
     assert (gap.value, gap.error) == pytest.approx((gain.value, gain.error), abs=1e-6)
 
 

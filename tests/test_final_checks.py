@@ -3,7 +3,7 @@
 import pytest
 
 from embedx.errors import DivergedError
-from embedx.skipgram.final_checks import judge_on_heldout
+from embedx.skipgram.final_checks import judge_on_held_out
 from embedx.training.outcome import Outcome
 from embedx.training.strategy import Tally
 from tests.support.notes import Notes, lines_with
@@ -33,7 +33,7 @@ def judged(
         "unigram": UNIGRAM,
     }
     notes = Notes()
-    return judge_on_heldout(metrics, outcome, RATE, notes), notes.warnings
+    return judge_on_held_out(metrics, outcome, RATE, notes), notes.warnings
 
 
 @pytest.mark.parametrize("final_loss", [0.1, 0.8 * BASELINE_LOSS, 0.999 * BASELINE_LOSS])

@@ -183,7 +183,7 @@ def test_at_every_learning_rate_a_model_beats_frequencies_or_the_run_diverges(
 
 def test_a_rolled_back_run_has_to_beat_the_unigram_baseline_on_held_out_text(topics, monkeypatch):
     metrics = {"log_likelihood": -5.0, "calibrated": -4.0, "unigram": -3.9}
-    monkeypatch.setattr(WordVectorsRun, "heldout_metrics", lambda self: metrics)
+    monkeypatch.setattr(WordVectorsRun, "held_out_metrics", lambda self: metrics)
     vectors, outcome, _ = words_at("ove", topics, 1e3)
     assert outcome.lowered_rates
     assert vectors.facts["heldout"] == metrics

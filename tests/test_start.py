@@ -10,7 +10,7 @@ import pytest
 
 import embedx
 from embedx.errors import DataError
-from embedx.evaluation import heldout
+from embedx.evaluation import held_out
 from embedx.evaluation.word_sets import WordTests
 from embedx.objectives import OBJECTIVES
 from embedx.skipgram import start as start_of
@@ -129,9 +129,9 @@ def test_continued_training_on_the_same_text_keeps_the_vectors(folder, objective
     old = embedx.load(folder(objective))
     new = train_more(folder(objective), TEXT, objective=objective).model
     assert new.words == old.words
-    pairs, calibration = heldout.pairs_of(a_text(seed=2), old)
-    before = heldout.evaluate(old, pairs, calibration)
-    after = heldout.evaluate(new, pairs, calibration)
+    pairs, calibration = held_out.pairs_of(a_text(seed=2), old)
+    before = held_out.evaluate(old, pairs, calibration)
+    after = held_out.evaluate(new, pairs, calibration)
     assert after.log_likelihood > before.log_likelihood - 0.01
     fresh = embedx.SkipGram(objective=objective, **{**FEW, "epochs": 1}).fit(TEXT).model
     continued = train_more(

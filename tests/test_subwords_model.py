@@ -7,7 +7,7 @@ import pytest
 import reference
 
 import embedx
-from embedx.evaluation import heldout
+from embedx.evaluation import held_out
 from embedx.vectors import export
 from embedx.vectors.lookup import UnknownWordError
 from tests.support.commands import invoke
@@ -85,10 +85,10 @@ def test_the_likelihood_of_held_out_text_is_that_of_the_means(trained):
     likelihoods = trained[0].facts["heldout"]
     model = embedx.load(trained[1])
     assert likelihoods["log_likelihood"] > likelihoods["unigram"]
-    pairs, calibration = heldout.pairs_of([["cat", "dog", "truck", "road"] * 30], model)
-    by_means = heldout.evaluate(model, pairs, calibration).log_likelihood
+    pairs, calibration = held_out.pairs_of([["cat", "dog", "truck", "road"] * 30], model)
+    by_means = held_out.evaluate(model, pairs, calibration).log_likelihood
     model.arrays["input"] = model.arrays["word_part"]
-    assert heldout.evaluate(model, pairs, calibration).log_likelihood != pytest.approx(
+    assert held_out.evaluate(model, pairs, calibration).log_likelihood != pytest.approx(
         by_means, abs=1e-3
     )
 

@@ -11,7 +11,7 @@ import reference
 
 from embedx.kernels.random import stream_key
 from embedx.text import cooccurrence, counting
-from embedx.text.heldout import PIECE, n_pieces
+from embedx.text.held_out import PIECE, n_pieces
 from embedx.text.subsampling import WHOLE_SENTENCE, TokenStream, context_words
 from tests.support.refusals import refused, refused_data
 

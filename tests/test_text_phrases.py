@@ -212,7 +212,7 @@ def test_a_model_keeps_its_phrases_and_joins_new_text_by_them(write, tmp_path):
     assert "bank_of_america" in loaded
     assert loaded.settings["phrases"] == 2
     assert loaded.facts["heldout"]["n_pairs"] > 100
-    from embedx.evaluation.heldout import pairs_of
+    from embedx.evaluation.held_out import pairs_of
 
     other = a_text(300, seed=5)
     joined, _ = pairs_of(other, loaded)

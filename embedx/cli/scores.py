@@ -59,13 +59,13 @@ def _score_text(request: EvaluateRequest, text: str, progress: Progress) -> Reco
     --json it is printed too.
     """
     from embedx.cli.training_runs import plain_numbers
-    from embedx.evaluation import heldout
+    from embedx.evaluation import held_out
 
-    likelihoods = heldout.likelihoods_of(request.models, text, request.seed, progress)
+    likelihoods = held_out.likelihoods_of(request.models, text, request.seed, progress)
     names = [*request.models]
     metrics = [likelihood.metrics() for likelihood in likelihoods]
     if len(likelihoods) == 2:
-        gain = heldout.compare(*likelihoods)
+        gain = held_out.compare(*likelihoods)
         names = ["model", "other", "difference"]
         metrics.append({"log_likelihood": gain.value, "standard_error": gain.error})
     if not request.as_json:

@@ -7,7 +7,7 @@ from embedx.graphs.settings import GraphSettings
 from embedx.runtime.cores import usable_cores
 from embedx.runtime.progress import clock
 from embedx.settings import MAX_THREADS, Record, Settings, fraction, param, seconds, settings_of
-from embedx.text.heldout import MIN_SPANS, USUAL_SHARE
+from embedx.text.held_out import MIN_SPANS, USUAL_SHARE
 
 # Default number of seconds for each run.
 BUDGET = 60.0

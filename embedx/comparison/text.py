@@ -12,7 +12,8 @@ import numpy as np
 from embedx.comparison.data import Data
 from embedx.comparison.settings import SHORT_TEXT, TEXT_SETTINGS, CompareSettings
 from embedx.errors import DataError, EmbedxError, Setting
-from embedx.evaluation import heldout, learning_curves, sessions, word_sets, words
+from embedx.evaluation import learning_curves, sessions, word_sets, words
+from embedx.evaluation.held_out import Likelihood, draw as draw_pairs, evaluate as evaluate_pairs
 from embedx.evaluation.statistics import Score, grouped
 from embedx.runtime.progress import Progress, Silent
 from embedx.settings import Record
@@ -21,7 +22,7 @@ from embedx.skipgram.reading import read_corpora
 from embedx.skipgram.settings import SkipGramSettings
 from embedx.tasks.requests import TrainRequest
 from embedx.text.encoded_corpus import EncodedCorpus
-from embedx.text.heldout import MAX_SHARE, PIECE, HeldOut, hold_out, n_pieces, usual_share
+from embedx.text.held_out import MAX_SHARE, PIECE, HeldOut, hold_out, n_pieces, usual_share
 from embedx.text.settings import SESSIONS, noun_of
 from embedx.text.sources import find_sources, text_defaults
 from embedx.text.tables import JSON, TABLE, NotTextError
@@ -179,15 +180,15 @@ class TextData(Data):
             self.progress.note(f"no similarity or analogies: {error}")
             return []
 
-    def _likelihood(self, vectors: WordVectors) -> heldout.Likelihood:
+    def _likelihood(self, vectors: WordVectors) -> Likelihood:
         """The likelihood of the held-out text."""
         # The words of a model, such as nodes of a graph, may be in another order.
         row_of_word = [vectors.index(word) if word in vectors else -1 for word in self.words]
         # The last row is for unknown words.
         rows = np.array([*row_of_word, -1])
         text = self.held_out
-        sample = heldout.draw(rows[text.words], text.sentences, vectors, groups=text.spans)
-        return heldout.evaluate(vectors, *sample)
+        sample = draw_pairs(rows[text.words], text.sentences, vectors, groups=text.spans)
+        return evaluate_pairs(vectors, *sample)
 
     def validation_score(self, model: Path, facts: Mapping[str, Any]) -> float | None:
         """The log-likelihood of held-out text, or the mean reciprocal rank in sessions.
@@ -223,7 +224,7 @@ class TextData(Data):
             scores |= self._session_scores(vectors)
         return {name: score for name, score in scores.items() if score is not None}, facts
 
-    def _likelihood_score(self, likelihood: heldout.Likelihood) -> Score:
+    def _likelihood_score(self, likelihood: Likelihood) -> Score:
         """The log-likelihood of held-out spans, without those that --tune scores."""
         groups = likelihood.groups
         if not self.settings.tune:

@@ -26,7 +26,7 @@ from embedx.objectives import OBJECTIVES
 from embedx.optimizers import update_rule
 from embedx.optimizers.contract import new_table
 from embedx.samplers import SAMPLERS
-from embedx.text.heldout import n_pieces
+from embedx.text.held_out import n_pieces
 from embedx.text.subsampling import TokenStream
 
 N_TOKENS = 64  # in four blocks

@@ -31,7 +31,7 @@ KERNEL_SOURCES = (
     "graphs/settings.py",
     "text/characters.py",
     "text/collocations.py",
-    "text/heldout.py",
+    "text/held_out.py",
     "text/ngrams.py",
     "text/sources.py",
     "text/subsampling.py",

@@ -123,7 +123,7 @@ class CollapsedRun(WordVectorsRun):
         history = [dataclasses.asdict(iteration) for iteration in self.descent.history]
         vectors.facts |= {"collapsed": True, "history": history}
         if self.held_out_text is not None and outcome.interrupted_by is None:
-            vectors.facts["heldout"] = to_the_end(self.heldout_metrics)
+            vectors.facts["heldout"] = to_the_end(self.held_out_metrics)
         return TrainedWordVectors(vectors, outcome)
 
     def _collapsed(self) -> CollapsedSettings:

@@ -67,7 +67,7 @@ def compare_with_start(
         progress.note(text)
 
 
-def judge_on_heldout(
+def judge_on_held_out(
     metrics: dict[str, float], outcome: Outcome, learning_rate: float | None, progress: Progress
 ) -> DivergedError | None:
     """The error of a run that diverged, by its model on held-out text; None of any other, with a

@@ -13,7 +13,7 @@ from embedx.skipgram.configuration import Configuration
 from embedx.skipgram.defaults import TEXT
 from embedx.skipgram.unknown_words import report_unknown_words
 from embedx.text.encoded_corpus import EncodedCorpus
-from embedx.text.heldout import HeldOut
+from embedx.text.held_out import HeldOut
 from embedx.text.segmentation import note_if_raw, warn_if_unsegmented
 from embedx.text.subsampling import TokenStream, has_pairs
 from embedx.text.vocabulary import Vocabulary, read_word_list, select

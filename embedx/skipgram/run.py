@@ -20,7 +20,7 @@ from numpy import float32, float64, ndarray
 from embedx.engine import subwords
 from embedx.engine.skipgram import SkipGramTables
 from embedx.errors import Setting
-from embedx.evaluation.heldout import draw as draw_pairs, evaluate as evaluate_pairs
+from embedx.evaluation.held_out import draw as draw_pairs, evaluate as evaluate_pairs
 from embedx.runtime.interrupts import to_the_end
 from embedx.runtime.memory import MemoryPlan, allocating, available_memory, n_bytes, plan_memory
 from embedx.runtime.progress import Progress
@@ -31,7 +31,7 @@ from embedx.skipgram.configuration import Configuration
 from embedx.skipgram.final_checks import (
     check_finite,
     compare_with_start,
-    judge_on_heldout,
+    judge_on_held_out,
     warn_of_loss,
 )
 from embedx.skipgram.preparation import (
@@ -52,7 +52,7 @@ from embedx.skipgram.strategies import (
 from embedx.skipgram.trained_model import has_centred_vectors, trained_model
 from embedx.text.cooccurrence import no_pair_kept
 from embedx.text.encoded_corpus import EncodedCorpus
-from embedx.text.heldout import HeldOut, hold_out, n_pieces
+from embedx.text.held_out import HeldOut, hold_out, n_pieces
 from embedx.text.ngrams import encoded
 from embedx.text.subsampling import TokenStream, context_words
 from embedx.text.vocabulary import Vocabulary, keep_probability, kept_counts
@@ -338,7 +338,7 @@ class WordVectorsRun:
         """Train the tables from their initial values, in place."""
         self.initialise()
         if self.config.start is not None and self.held_out_text is not None:
-            self.start_metrics = self.heldout_metrics()
+            self.start_metrics = self.held_out_metrics()
         strategy: Strategy = self.strategy
         if self.wrap is not None:
             strategy = self.wrap(strategy)
@@ -398,13 +398,13 @@ class WordVectorsRun:
         """
         points = self.config.settings.heldout_points
         if points:
-            self._score_heldout(epoch + 1, seconds, points)
+            self._score_held_out(epoch + 1, seconds, points)
         end = EpochEnd(epoch + 1, tally.mean_loss, tally.items, seconds, self.word_vectors(None))
         answers = [callback(end) for callback in self.callbacks]
         booleans = [answer for answer in answers if isinstance(answer, bool | np.bool_)]
         return any(booleans)
 
-    def _score_heldout(self, epochs: int, seconds: float, points: int) -> None:
+    def _score_held_out(self, epochs: int, seconds: float, points: int) -> None:
         """Report the held-out log-likelihood after this number of epochs and seconds, if one of
         the points of the run is passed.
         """
@@ -419,13 +419,13 @@ class WordVectorsRun:
         # The end of the run is scored anyway.
         if share_done >= 1 or int(share_done * points) == int(share_scored * points):
             return
-        log_likelihood = self.heldout_metrics()["log_likelihood"]
+        log_likelihood = self.held_out_metrics()["log_likelihood"]
         self.progress.note(f"epoch {epochs}: held-out log-likelihood {log_likelihood:.4f}")
         point = {"epoch": epochs, "seconds": round(seconds, 3), "log_likelihood": log_likelihood}
         self.history.append(point)
 
-    def heldout_metrics(self) -> dict[str, float]:
-        """The likelihood of the held-out text; see `embedx.evaluation.heldout`."""
+    def held_out_metrics(self) -> dict[str, float]:
+        """The likelihood of the held-out text; see `embedx.evaluation.held_out`."""
         vectors = self.word_vectors(None)
         assert self.held_out_text is not None
         pairs, calibration = draw_pairs(
@@ -447,12 +447,12 @@ class WordVectorsRun:
         if self.held_out_text is None:
             warn_of_loss(outcome, self.config, self.corpus, self.progress)
         elif outcome.interrupted_by is None:
-            metrics = to_the_end(self.heldout_metrics)
+            metrics = to_the_end(self.held_out_metrics)
             vectors.facts["heldout"] = metrics
             if self.start_metrics is not None:
                 compare_with_start(metrics, self.start_metrics, self.progress)
             if self.config.objective.traits.calibrated and outcome.divergence is None:
-                outcome.divergence = judge_on_heldout(metrics, outcome, rate, self.progress)
+                outcome.divergence = judge_on_held_out(metrics, outcome, rate, self.progress)
         return TrainedWordVectors(vectors, outcome)
 
     def word_vectors(self, outcome: Outcome | None) -> WordVectors:

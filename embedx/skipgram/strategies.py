@@ -31,7 +31,7 @@ from embedx.search.spec import SearchSpec
 from embedx.search.updater import IndexUpdater
 from embedx.skipgram.settings import SkipGramSettings
 from embedx.text.encoded_corpus import GeneratedTokens
-from embedx.text.heldout import PIECE
+from embedx.text.held_out import PIECE
 from embedx.text.subsampling import TokenStream, context_words
 from embedx.training.schedule import orders
 from embedx.training.state import TrainState

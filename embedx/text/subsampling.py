@@ -11,7 +11,7 @@ import numpy as np
 from numpy import int32, ndarray, uint64
 
 from embedx.kernels import bits, by_address, high_half, kernel_part, low_half_below
-from embedx.text.heldout import PIECE
+from embedx.text.held_out import PIECE
 from embedx.text.tokenizer import END_OF_SENTENCE
 
 LEFT_OUT = -1

@@ -15,7 +15,7 @@ from embedx.optimizers import update_rule
 from embedx.optimizers.contract import new_table
 from embedx.runtime.progress import Silent
 from embedx.samplers.alias import AliasTable
-from embedx.text.heldout import PIECE, n_pieces
+from embedx.text.held_out import PIECE, n_pieces
 from embedx.text.subsampling import LEFT_OUT, TokenStream
 from embedx.text.tokenizer import END_OF_SENTENCE
 from tests.support.noise_sampler import GivenNoise

@@ -5,13 +5,13 @@ import json
 import numpy as np
 import pytest
 
-from embedx.evaluation.heldout import (
+from embedx.evaluation.held_out import (
     evaluate,
     pairs_of,
 )
 from embedx.vectors import model
 from tests.support.commands import run_command
-from tests.support.heldout_models import words_model
+from tests.support.held_out_models import words_model
 from tests.support.notes import lines_with
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import reference
 
-from embedx.evaluation import heldout
-from embedx.evaluation.heldout import (
+from embedx.evaluation import held_out
+from embedx.evaluation.held_out import (
     HeldOutPairs,
     compare,
     draw,
@@ -20,7 +20,7 @@ from embedx.evaluation.statistics import grouped
 from embedx.objectives import OBJECTIVES
 from embedx.text.subsampling import WHOLE_SENTENCE
 from embedx.text.vocabulary import kept_counts
-from tests.support.heldout_models import words_model
+from tests.support.held_out_models import words_model
 from tests.support.refusals import refused_data
 
 MANY = 10**9
@@ -120,7 +120,7 @@ def test_too_many_pairs_are_sampled_without_replacement():
 
 
 def test_groups_are_sentences_and_pieces_of_long_ones(monkeypatch):
-    monkeypatch.setattr(heldout, "PIECE", 3)
+    monkeypatch.setattr(held_out, "PIECE", 3)
     tokens = np.array([0, 1, -1, 2, 0, 1, 2, 0, 1, 2, -1, 1], np.int32)
     words, groups = text_of(tokens, np.array([5, -1, 7], np.int32))
     assert words.tolist() == [5, -1, 7, 5, -1, 7, 5, -1, 7, -1]
@@ -148,7 +148,7 @@ def test_no_pair_is_scored_and_calibrated_with():
 
 
 def test_calibration_pairs_are_fewer_where_words_are_many(monkeypatch):
-    monkeypatch.setattr(heldout, "MAX_CALIBRATION_FLOATS", 40 * 300)
+    monkeypatch.setattr(held_out, "MAX_CALIBRATION_FLOATS", 40 * 300)
     vectors = words_model(n=300, sample=0.0)
     pairs, calibration = draw(
         np.arange(300, dtype=np.int32).repeat(40), np.arange(12_000) // 25, vectors, at_most=5000
@@ -172,7 +172,7 @@ def test_text_is_read_as_the_model_read_it(tmp_path):
 
 
 def test_softmax_is_the_definition(monkeypatch):
-    monkeypatch.setattr(heldout, "BLOCK_FLOATS", 70)  # two inputs at a time
+    monkeypatch.setattr(held_out, "BLOCK_FLOATS", 70)  # two inputs at a time
     vectors = words_model()
     pairs = random_pairs(200)
     likelihood = evaluate(vectors, pairs, NO_PAIRS)

@@ -7,10 +7,10 @@ import pytest
 
 import embedx
 from embedx.errors import Setting, parts_of
-from embedx.evaluation import heldout
+from embedx.evaluation import held_out
 from embedx.skipgram.configuration import configure
-from embedx.text import heldout as text_heldout
-from embedx.text.heldout import PIECE, hold_out
+from embedx.text import held_out as held_out_text
+from embedx.text.held_out import PIECE, hold_out
 from embedx.training import trainer
 from embedx.vectors.probabilities import trained_on
 from tests.support import word_training
@@ -61,7 +61,7 @@ def test_spans_are_held_out_with_a_border_that_is_not_used(n, share, n_spans, bo
     assert gap.min() > border
     assert len(held_out.bounds) == n_spans
     dropped = unseen.sum() - len(scored)
-    assert dropped <= (text_heldout.MAX_DROPPED + 0.3 * share) * len(tokens)
+    assert dropped <= (held_out_text.MAX_DROPPED + 0.3 * share) * len(tokens)
 
 
 def test_spans_depend_on_the_length_of_the_text_and_the_share_alone():
@@ -176,8 +176,8 @@ def test_held_out_text_is_not_counted(tmp_path, name):
     counts = trained_on(model)
     assert counts[model.words.index("emu")] == 1  # in the vocabulary, so that it may occur
     assert counts.sum() == fitted.outcome.tally.items + 1
-    pairs, calibration = heldout.pairs_of([["emu", "cat"] * 50], model)
-    likelihood = heldout.evaluate(model, pairs, calibration)
+    pairs, calibration = held_out.pairs_of([["emu", "cat"] * 50], model)
+    likelihood = held_out.evaluate(model, pairs, calibration)
     assert likelihood.unigram == pytest.approx(np.log(counts[pairs.targets] / counts.sum()).mean())
     if name != "ns":  # which begins without biases
         assert likelihood.log_likelihood < -4

@@ -42,7 +42,7 @@ from embedx.labeled.data import Labels
 from embedx.runtime.progress import Progress, Silent
 from embedx.storage.folder import task_of_model
 from embedx.text.encode import Corpora, encode
-from embedx.text.heldout import PIECE
+from embedx.text.held_out import PIECE
 from embedx.text.settings import TextSettings
 from embedx.text.subsampling import WHOLE_SENTENCE
 from embedx.text.tokenizer import END_OF_SENTENCE
@@ -71,6 +71,10 @@ METRICS = (
     "n_pairs",
     "n_groups",
 )
+
+
+# A function from inputs to log p(. | x); see `log_probability_of`.
+LogProbability = Callable[[ndarray], Iterator[tuple[slice, ndarray]]]
 
 
 class HeldOutPairs(NamedTuple):
@@ -319,7 +323,26 @@ def evaluate(
     progress = progress or Silent()
     log_p_of = log_probability_of(vectors)
     temperature = fitted_temperature(log_p_of, calibration, progress)
+    values, calibrated = _log_likelihoods(log_p_of, pairs, temperature, progress)
+    times_kept = kept_counts(trained_on(vectors), vectors.settings["sample"])
+    return Likelihood(
+        log_likelihood=float(values.mean()),
+        standard_error=grouped(values, pairs.groups).item_error().value,
+        calibrated=float(calibrated.mean()),
+        temperature=temperature,
+        unigram=float(np.log(times_kept[pairs.targets] / times_kept.sum()).mean()),
+        n_pairs=len(values),
+        n_groups=len(np.unique(pairs.groups)),
+        values=values,
+        groups=pairs.groups,
+        words=vectors.words,
+    )
 
+
+def _log_likelihoods(
+    log_p_of: LogProbability, pairs: HeldOutPairs, temperature: float, progress: Progress
+) -> tuple[ndarray, ndarray]:
+    """log p(y | x) of each pair, at the temperature 1 and at this one, float64 (n_pairs,)."""
     # Pairs with the same input are scored together.
     inputs, input_of_pair = np.unique(pairs.inputs, axis=0, return_inverse=True)
     order = np.argsort(input_of_pair, kind="stable")
@@ -336,20 +359,7 @@ def evaluate(
         calibrated[block] = values[block] / temperature - log_normaliser[row]
         progress.update(int(ends[rows.stop]))
     progress.finish()
-
-    times_kept = kept_counts(trained_on(vectors), vectors.settings["sample"])
-    return Likelihood(
-        log_likelihood=float(values.mean()),
-        standard_error=grouped(values, pairs.groups).item_error().value,
-        calibrated=float(calibrated.mean()),
-        temperature=temperature,
-        unigram=float(np.log(times_kept[pairs.targets] / times_kept.sum()).mean()),
-        n_pairs=len(values),
-        n_groups=len(np.unique(pairs.groups)),
-        values=values,
-        groups=pairs.groups,
-        words=vectors.words,
-    )
+    return values, calibrated
 
 
 def compare(a: Likelihood, b: Likelihood) -> Estimate:
@@ -375,9 +385,6 @@ def check_same_words(a: list[str], b: list[str]) -> None:
         max_vocab = Setting("max_vocab")
         remedy = ("train both on the same text with the same ", min_count, " and ", max_vocab)
         raise DataError("the two models", None, problem, remedy)
-
-
-LogProbability = Callable[[ndarray], Iterator[tuple[slice, ndarray]]]
 
 
 def log_probability_of(vectors: WordVectors) -> LogProbability:
@@ -408,14 +415,15 @@ def fitted_temperature(
     log_p = np.concatenate(
         [np.maximum(values, MIN_LOG_P).astype(float32) for _, values in log_p_of(inputs)]
     )
-    done = 0
+    n_done = 0
 
     def blocks() -> Iterator[tuple[ndarray, Labels]]:
-        nonlocal done
+        """The pairs, as often as the fit passes over them."""
+        nonlocal n_done
         for block in blocks_of_rows(len(row), log_p.shape[1]):
             yield log_p[row[block]], Labels.single(calibration.targets[block])
-            done += len(row[block])
-            progress.update(done)
+            n_done += len(row[block])
+            progress.update(n_done)
 
     progress.start("fitting the temperature", None, " pairs")
     power = fit_inverse_temperature(blocks)

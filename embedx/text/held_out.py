@@ -82,27 +82,38 @@ def hold_out(tokens: ndarray, remap: ndarray, share: float, n_words: int | None 
     """
     pieces = np.zeros(n_pieces(tokens), np.uint8)
     spans, border = spans_of(len(pieces), share)
-    inside = 0 if border else PIECE // 10
+    border_in_span = 0 if border else PIECE // 10  # tokens
     bounds = []
     for first, last in spans.tolist():
         pieces[first - border : last + border] = 1
-        bounds.append(
-            whole_sentences(tokens, first * PIECE + inside, min(last * PIECE, len(tokens)) - inside)
-        )
+        start = first * PIECE + border_in_span
+        stop = min(last * PIECE, len(tokens)) - border_in_span
+        bounds.append(whole_sentences(tokens, start, stop))
 
-    held = np.concatenate([tokens[start:stop] for start, stop in bounds])
+    held_out = np.concatenate([tokens[start:stop] for start, stop in bounds])
     span = np.repeat(np.arange(len(bounds)), [stop - start for start, stop in bounds])
-    sentence = np.cumsum((held == END_OF_SENTENCE) | (np.diff(span, prepend=0) != 0))
-    is_word = held != END_OF_SENTENCE
-
-    counts = np.zeros(int(remap.max(initial=-1)) + 1 if n_words is None else n_words, int64)
-    for place in np.flatnonzero(pieces).tolist():
-        piece = tokens[place * PIECE : (place + 1) * PIECE]
-        words = remap[piece[piece != END_OF_SENTENCE]]
-        counts += np.bincount(words[words >= 0], minlength=len(counts))
+    is_end = held_out == END_OF_SENTENCE
+    sentence = np.cumsum(is_end | (np.diff(span, prepend=0) != 0))
+    if n_words is None:
+        n_words = int(remap.max(initial=-1)) + 1
     return HeldOut(
-        pieces, np.array(bounds), remap[held[is_word]], sentence[is_word], span[is_word], counts
+        pieces=pieces,
+        bounds=np.array(bounds),
+        words=remap[held_out[~is_end]],
+        sentences=sentence[~is_end],
+        spans=span[~is_end],
+        counts=_counts_in_pieces(tokens, remap, pieces, n_words),
     )
+
+
+def _counts_in_pieces(tokens: ndarray, remap: ndarray, pieces: ndarray, n_words: int) -> ndarray:
+    """The count of each word in the pieces that are marked, int64 (n_words,)."""
+    counts = np.zeros(n_words, int64)
+    for number in np.flatnonzero(pieces).tolist():
+        piece = tokens[number * PIECE : (number + 1) * PIECE]
+        words = remap[piece[piece != END_OF_SENTENCE]]
+        counts += np.bincount(words[words >= 0], minlength=n_words)
+    return counts
 
 
 def spans_of(n: int, share: float) -> tuple[ndarray, int]:
@@ -111,26 +122,24 @@ def spans_of(n: int, share: float) -> tuple[ndarray, int]:
 
     Raises `EmbedxError` if there would be fewer than two spans.
     """
-    held = round(share * n)
-    if held < 2:
+    n_held_out = round(share * n)
+    if n_held_out < 2:
         problem = f"fewer than 2 of the corpus's {n:,} pieces of {PIECE:,} words"
         raise SettingError("heldout", share, problem, _hold_out_more(n))
     max_dropped = int(MAX_DROPPED * n)
-    fewest = min(held, MIN_SPANS)
-    with_borders = max_dropped // BORDER  # rather fewer spans than borders below half of BORDER
-    n_spans = max(min(held // SPAN, MAX_SPANS, with_borders), fewest)
-    longest = -(-held // n_spans)
+    max_spans_with_borders = max_dropped // BORDER  # of half of BORDER or more on each side
+    n_spans = min(n_held_out // SPAN, MAX_SPANS, max_spans_with_borders)
+    n_spans = max(n_spans, min(n_held_out, MIN_SPANS))
+    max_length = -(-n_held_out // n_spans)
     # At least a third of a chunk is for training.
-    border = min(max_dropped // (2 * n_spans), BORDER, (n // n_spans - longest) // 3)
-    chunk = np.arange(n_spans + 1) * n // n_spans
-    length = np.diff(np.arange(n_spans + 1) * held // n_spans)
-    spare = np.diff(chunk) - length - 2 * border
-    first = (
-        chunk[:-1]
-        + border
-        + (np.random.default_rng(SEED).random(n_spans) * (spare + 1)).astype(int64)
-    )
-    return np.column_stack([first, first + length]), border
+    border = min(max_dropped // (2 * n_spans), BORDER, (n // n_spans - max_length) // 3)
+
+    edges_of_chunks = np.arange(n_spans + 1) * n // n_spans
+    lengths = np.diff(np.arange(n_spans + 1) * n_held_out // n_spans)
+    n_spare = np.diff(edges_of_chunks) - lengths - 2 * border
+    offsets = (np.random.default_rng(SEED).random(n_spans) * (n_spare + 1)).astype(int64)
+    first = edges_of_chunks[:-1] + border + offsets
+    return np.column_stack([first, first + lengths]), border
 
 
 def _hold_out_more(n: int) -> Text:
