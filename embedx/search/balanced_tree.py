@@ -280,11 +280,12 @@ def balanced_tree(
 
 
 def _new_workspace(n: int, n_columns: int) -> Workspace:
+    """Buffers for a tree over n vectors."""
     return Workspace(
-        np.zeros((n_columns, 2), float32),
-        np.zeros((n, 2), float32),
-        np.zeros(n, float32),
-        np.zeros(n, np.int8),
-        np.zeros(2, float32),
-        np.zeros(1, float32),
+        sums=np.zeros((n_columns, 2), float32),
+        dots=np.zeros((n, 2), float32),
+        score=np.zeros(n, float32),
+        half=np.zeros(n, np.int8),
+        norms=np.zeros(2, float32),
+        similarity=np.zeros(1, float32),
     )

@@ -37,8 +37,12 @@ class ClusterStatistics(NamedTuple):
 
 def new_statistics(edges: ndarray, clusters: int) -> ClusterStatistics:
     """The statistics of empty clusters."""
+    blocks = len(edges) - 1
     return ClusterStatistics(
-        new_panels(edges, clusters), *(aligned_zeros(len(edges) - 1, clusters) for _ in range(3))
+        sums=new_panels(edges, clusters),
+        square_sums=aligned_zeros(blocks, clusters),
+        inverse_size=aligned_zeros(blocks, clusters),
+        std=aligned_zeros(blocks, clusters),
     )
 
 

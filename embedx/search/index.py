@@ -102,26 +102,23 @@ def _filled(
     """The index with these rows in these clusters."""
     blocks, n_rows = cluster.shape
     edges = centroids.edges
-    sizes = np.stack([np.bincount(cluster[j], minlength=clusters) for j in range(blocks)]).astype(
-        int64
-    )
-    capacities = (
-        -(-(sizes + (SPARE_SHARE * sizes).astype(int64) + SPARE_SLOTS) // SIMD_WIDTH) * SIMD_WIDTH
-    )
+    sizes = np.array([np.bincount(cluster[j], minlength=clusters) for j in range(blocks)], int64)
+    with_spare_slots = sizes + (SPARE_SHARE * sizes).astype(int64) + SPARE_SLOTS
+    n_panels = -(-with_spare_slots // SIMD_WIDTH)
     list_offsets = np.zeros((blocks, clusters + 1), int64)
-    np.cumsum(capacities, axis=1, out=list_offsets[:, 1:])
+    np.cumsum(n_panels * SIMD_WIDTH, axis=1, out=list_offsets[:, 1:])
     slots = int(list_offsets[:, -1].max())
     index = Index(
-        edges,
-        centroids,
-        new_statistics(edges, clusters),
-        list_offsets,
-        np.zeros_like(sizes),
-        np.zeros((blocks, slots), int32),
-        new_panels(edges, slots),
-        np.zeros((blocks, n_rows), int32),
-        cluster,
-        np.zeros((blocks, n_rows), np.uint8),
+        edges=edges,
+        centroids=centroids,
+        statistics=new_statistics(edges, clusters),
+        list_offsets=list_offsets,
+        list_sizes=np.zeros_like(sizes),
+        ids=np.zeros((blocks, slots), int32),
+        panels=new_panels(edges, slots),
+        slot=np.zeros((blocks, n_rows), int32),
+        cluster=cluster,
+        update_count=np.zeros((blocks, n_rows), np.uint8),
     )
     in_threads(lambda j: fill_lists(index, table, j), threads, range(blocks))
     return index
@@ -164,10 +161,8 @@ def update_rows(index, table, rows, j, scores):
                 index.centroids, index.list_sizes.shape[1], j, table, row, scores
             )
             n_reassigned += nearest != index.cluster[j, row]
-            if (
-                index.list_offsets[j, nearest] + index.list_sizes[j, nearest]
-                < index.list_offsets[j, nearest + 1]
-            ):
+            next_slot = index.list_offsets[j, nearest] + index.list_sizes[j, nearest]
+            if next_slot < index.list_offsets[j, nearest + 1]:
                 _move(index, j, row, nearest, table)
     update_moments(index.statistics, index.list_sizes, j, index.edges[j + 1] - index.edges[j])
     return n_reassigned

@@ -44,12 +44,13 @@ class Centroids(NamedTuple):
 
 
 def new_centroids(edges: ndarray, clusters: int) -> Centroids:
+    """Centroids that are still to be fitted, of these blocks of columns."""
     blocks = len(edges) - 1
     return Centroids(
-        edges,
-        new_panels(edges, clusters),
-        aligned_zeros(blocks, clusters),
-        np.zeros(blocks, float32),
+        edges=edges,
+        vectors=new_panels(edges, clusters),
+        augmented=aligned_zeros(blocks, clusters),
+        augmented_norm=np.zeros(blocks, float32),
     )
 
 
@@ -116,12 +117,11 @@ def augmented_directions(table: ndarray, augmented_norm: float) -> ndarray:
     without direction.
     """
     square = np.einsum("ij,ij->i", table, table)
-    augmented = np.column_stack(
-        [table, np.sqrt(np.maximum(augmented_norm * augmented_norm - square, 0))]
-    )
-    augmented /= np.maximum(np.sqrt(np.maximum(square, augmented_norm * augmented_norm)), MIN_NORM)[
-        :, None
-    ]
+    augmented_square = augmented_norm * augmented_norm
+    column = np.sqrt(np.maximum(augmented_square - square, 0))
+    norms = np.maximum(np.sqrt(np.maximum(square, augmented_square)), MIN_NORM)
+    augmented = np.column_stack([table, column])
+    augmented /= norms[:, None]
     return augmented
 
 

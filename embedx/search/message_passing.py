@@ -61,19 +61,20 @@ def new_message_workspace(n_rows: int, search: SearchSpec, width: int) -> Messag
     """Buffers for queries of up to `width` candidates among n_rows rows; empty if the search does
     not pass messages.
     """
-    blocks, width, n_rows = (
-        (search.blocks, width, n_rows) if search.message_iterations > 0 else (0, 0, 0)
-    )
-    block_score, message = np.zeros((2, blocks, width), float32)
+    blocks = search.blocks
+    if search.message_iterations == 0:
+        blocks = 0
+        width = 0
+        n_rows = 0
     return MessageWorkspace(
-        new_batch(blocks, width),
-        block_score,
-        message,
-        np.zeros(width, np.bool_),
-        np.zeros(blocks, int64),
-        np.zeros((blocks, width), int64),
-        np.zeros(n_rows, int32),
-        np.zeros((1, 0), float32),
+        batch=new_batch(blocks, width),
+        block_score=np.zeros((blocks, width), float32),
+        message=np.zeros((blocks, width), float32),
+        is_active=np.zeros(width, np.bool_),
+        n_columns=np.zeros(blocks, int64),
+        position=np.zeros((blocks, width), int64),
+        column=np.zeros(n_rows, int32),
+        state=np.zeros((1, 0), float32),
     )
 
 

@@ -101,35 +101,43 @@ def row_index(rows: csr_matrix) -> RowIndex:
     rows = csr_matrix((rows.data, feature_of_column[rows.indices], rows.indptr), rows.shape)
     rows.sort_indices()
 
-    first_feature = _first_features(counts[rarest_first])
+    n_postings = counts[rarest_first]
+    first_feature = _first_features(n_postings)
     offsets = rows.indptr.astype(int64)
     features = rows.indices.astype(int32, copy=False)
     first_value = np.empty((N_BANDS, n_rows), int64)
+    norm = np.zeros((N_BANDS, padded(n_rows)), float32)
+    write_bands(offsets, features, rows.data, first_feature, first_value, norm)
+    first_posting, posting_row, posting_value = _postings(rows)
+    return RowIndex(
+        feature_of_column=feature_of_column,
+        offsets=offsets,
+        features=features,
+        values=rows.data,
+        n_postings=n_postings,
+        first_posting=first_posting,
+        posting_row=posting_row,
+        posting_value=posting_value,
+        first_feature=first_feature,
+        first_value=first_value,
+        norm=norm,
+    )
+
+
+def _postings(rows: csr_matrix) -> tuple[ndarray, ndarray, ndarray]:
+    """`first_posting`, `posting_row` and `posting_value` of `RowIndex`."""
+    n_rows, n_features = rows.shape
     starts = range(0, n_rows, BLOCK)
-    first_posting = np.empty((len(starts), n_columns + 1), int64)
+    first_posting = np.empty((len(starts), n_features + 1), int64)
     posting_row = np.empty(rows.nnz, uint16)
     posting_value = np.empty(rows.nnz, float32)
     for block, start in enumerate(starts):
         columns = rows[start : start + BLOCK].tocsc()
-        first_posting[block] = offsets[start] + columns.indptr
+        first_posting[block] = rows.indptr[start] + columns.indptr.astype(int64)
         postings = slice(first_posting[block, 0], first_posting[block, -1])
         posting_row[postings] = columns.indices
         posting_value[postings] = columns.data
-    norm = np.zeros((N_BANDS, padded(n_rows)), float32)
-    write_bands(offsets, features, rows.data, first_feature, first_value, norm)
-    return RowIndex(
-        feature_of_column,
-        offsets,
-        features,
-        rows.data,
-        counts[rarest_first],
-        first_posting,
-        posting_row,
-        posting_value,
-        first_feature,
-        first_value,
-        norm,
-    )
+    return first_posting, posting_row, posting_value
 
 
 def _first_features(counts: ndarray) -> ndarray:

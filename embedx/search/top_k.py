@@ -22,13 +22,13 @@ def top_k_spec(n_rows: int, share: float, k: int) -> SearchSpec:
     # More clusters than in training: better recall, and there are no updates.
     clusters = min(round(2 * math.sqrt(n_rows)), n_rows)
     return SearchSpec(
-        1,
-        clusters,
-        n_scored,
-        n_scored,
-        0.0,
-        1.0,
-        np.inf,
+        blocks=1,
+        clusters=clusters,
+        n_scored=n_scored,
+        max_candidates=n_scored,
+        threshold=0.0,
+        min_coefficient=1.0,
+        max_gap=np.inf,
         from_logsumexp=False,
         message_iterations=0,
     )

@@ -36,7 +36,10 @@ class StaleRows(NamedTuple):
 
 
 def new_stale_rows(n_rows: int) -> StaleRows:
-    return StaleRows(np.zeros(n_rows, int32), np.zeros(n_rows, np.bool_), np.zeros(1, int64))
+    """No stale rows of n_rows."""
+    return StaleRows(
+        rows=np.zeros(n_rows, int32), is_stale=np.zeros(n_rows, np.bool_), n=np.zeros(1, int64)
+    )
 
 
 @kernel_part
@@ -108,6 +111,7 @@ class IndexUpdater:
             return self.index
 
     def _build(self) -> None:
+        """Build the index with new centroids; no thread may update it meanwhile."""
         began = time.monotonic()
         rng = np.random.default_rng([self.seed, self.n_builds])
         self.index = build_index(self.table, self.n_rows, self.dim, self.search, rng, self.threads)
@@ -140,10 +144,12 @@ class IndexUpdater:
         self._update((first + np.arange(min(n, self.n_rows), dtype=int32)) % self.n_rows)
 
     def _update(self, rows: ndarray) -> None:
+        """Update all blocks to these rows, from another one on than the update before."""
         blocks = self.search.blocks
         self.n_updates += 1
         first = self.n_updates * blocks // self.threads
         scores = aligned_zeros(1, min(self.search.clusters, self.n_rows))
-        for j in ((first + step) % blocks for step in range(blocks)):
+        for step in range(blocks):
+            j = (first + step) % blocks
             with self.block_locks[j]:
                 self.n_reassigned[j] += update_rows(self.index, self.table, rows, j, scores)
