@@ -70,6 +70,14 @@ class CollapsedLoss(NamedTuple):
     threads: int
 
 
+class _Candidates(NamedTuple):
+    """The candidates of some inputs, in ascending order of their numbers."""
+
+    number: ndarray  # int64 (n,): place of the input · n_outputs + row
+    times: ndarray  # float64 (n,): how often a row was drawn; 1 for those found and targets
+    is_drawn: ndarray  # bool (n,): whether it was only drawn
+
+
 class AllRows:
     """All rows are candidates: the objective is exact."""
 
@@ -169,37 +177,42 @@ class FoundRows(AllRows):
 
     def coefficients(self, first: int, h: ndarray, outputs: ndarray) -> tuple[float, Any, int]:
         n = len(h)
-        labels = self.labels(first, len(h))
-        # A candidate is numbered begin[example] + row.
-        found_rows, n_found, macs = self.find(h)
-        begin = np.arange(n) * self.n_outputs
-        targets = np.repeat(begin, np.diff(labels.indptr)) + labels.indices
-        certain = np.union1d(
-            targets,
-            (begin[:, None] + found_rows)[np.arange(found_rows.shape[1]) < n_found[:, None]],
-        )
-        drawn, n_drawn = np.unique(begin[:, None] + self.draw(first, n), return_counts=True)
-        is_new = ~np.isin(drawn, certain)
-        candidates = np.concatenate((certain, drawn[is_new]))
-        count = np.concatenate((np.ones(len(certain), float32), n_drawn[is_new]))
-        order = np.argsort(candidates)
-        candidates = candidates[order]
-        count = count[order]
-        is_drawn = order >= len(certain)
+        labels = self.labels(first, n)
+        example_of_target = np.repeat(np.arange(n), np.diff(labels.indptr))
+        targets = example_of_target * self.n_outputs + labels.indices
+        candidates, macs = self._candidates(first, h, targets)
 
-        example, row = np.divmod(candidates, self.n_outputs)
+        example, row = np.divmod(candidates.number, self.n_outputs)
         offsets = np.searchsorted(example, np.arange(n + 1))
         column = np.arange(len(example)) - offsets[example]
         batch = new_batch(n, int(np.diff(offsets).max()))
         batch.z[example, column] = scores(h, example, outputs, row, np.empty(len(row), float32))
-        batch.sample_count[example, column] = count
-        at = np.searchsorted(candidates, targets)
+        batch.sample_count[example, column] = candidates.times
+        at = np.searchsorted(candidates.number, targets)
         batch.label[example[at], column[at]] = labels.data
+        is_drawn = candidates.is_drawn
         batch.log_expected_count[example[is_drawn], column[is_drawn]] = (
             self.sampler_data.log_expected[row[is_drawn]]
         )
         loss = self.objective.coefficients(batch, NO_STATE, self.constants, *batch.z.shape, ONE)
         return loss, csr_matrix((batch.z[example, column], row, offsets), (n, self.n_outputs)), macs
+
+    def _candidates(self, first: int, h: ndarray, targets: ndarray) -> tuple[_Candidates, int]:
+        """The candidates of the inputs from `first` on, of vectors h, and the multiply-adds of the
+        search.
+
+        targets  int64: their numbers, as those of candidates
+        """
+        begin = np.arange(len(h))[:, None] * self.n_outputs
+        found_rows, n_found, macs = self.find(h)
+        is_used = np.arange(found_rows.shape[1]) < n_found[:, None]
+        certain = np.union1d(targets, (begin + found_rows)[is_used])
+        drawn, n_drawn = np.unique(begin + self.draw(first, len(h)), return_counts=True)
+        is_new = ~np.isin(drawn, certain)
+        number = np.concatenate((certain, drawn[is_new]))
+        times = np.concatenate((np.ones(len(certain), float32), n_drawn[is_new]))
+        order = np.argsort(number)
+        return _Candidates(number[order], times[order], order >= len(certain)), macs
 
 
 def evaluate(

@@ -74,6 +74,7 @@ def gather_rows(rows, delta):
 
 @kernel_part
 def _add_row(delta, k, rows, row):
+    """Add row k of a delta to a row of a table."""
     scale = delta.scale[k, 0]
     for d in range(rows.shape[1]):
         rows[row, d] += delta.values[k, d] * scale
@@ -173,11 +174,10 @@ def _merge_state(live, base, row, server_state, is_sent, optimizer, share, delta
 
 @kernel_part
 def _divisor(state, optimizer):
-    return (
-        row_state_divisor(optimizer.number, state)
-        if optimizer.keeps == PER_ROW
-        else coordinate_divisor(optimizer.number, state)
-    )
+    """The number that a step is divided by, at a state of the optimizer."""
+    if optimizer.keeps == PER_ROW:
+        return row_state_divisor(optimizer.number, state)
+    return coordinate_divisor(optimizer.number, state)
 
 
 @kernel_part

@@ -114,42 +114,54 @@ def level_of(
     weight = np.empty(n_weights, float32)
 
     def write(begin: int, end: int, first: int) -> _Part:
-        """Write the weights of the rows begin:end, those of a row in the order of their nodes."""
-        rows = [np.zeros(0, int64)]
-        children = [np.zeros(0, int32)]
-        weights = [np.zeros(0, float32)]
-        for tile, chosen in _weights_between(begin, end, tiles, n_features):
-            rows.append(tile.group * n_features + tile.feature[chosen].astype(int64))
-            children.append(tile.child[chosen] + int32(tile.first_node - first_node[tile.group]))
-            weights.append(tile.weight[chosen])
-        row = np.concatenate(rows)
-        by_row = np.argsort(row, kind="stable")
-        row = row[by_row]
+        """Write the weights of the rows begin:end to the places from `first` on."""
+        row, child_of_row, weight_of_row = _sorted_weights(
+            begin, end, tiles, first_node, n_features
+        )
         stop = first + len(row)
-        child[first:stop] = np.concatenate(children)[by_row]
-        weight[first:stop] = np.concatenate(weights)[by_row]
+        child[first:stop] = child_of_row
+        weight[first:stop] = weight_of_row
         return _part(row, n_groups, n_features)
 
     parts = in_threads(write, threads, edges[:-1], edges[1:], first_of_part[:-1].tolist())
     return Level(
-        first_node,
-        offsets_of(np.sum([part.n_rows_of_group for part in parts], axis=0)),
-        np.concatenate([part.features for part in parts]),
-        offsets_of(np.concatenate([part.n_weights for part in parts])),
-        child,
-        weight,
-        bias,
+        first_node=first_node,
+        first_row=offsets_of(np.sum([part.n_rows_of_group for part in parts], axis=0)),
+        features=np.concatenate([part.features for part in parts]),
+        first_weight=offsets_of(np.concatenate([part.n_weights for part in parts])),
+        child=child,
+        weight=weight,
+        bias=bias,
     )
+
+
+def _sorted_weights(
+    begin: int, end: int, tiles: Sequence[TileWeights], first_node: ndarray, n_features: int
+) -> tuple[ndarray, ndarray, ndarray]:
+    """The row, child and weight of each weight of the rows begin:end, row by row, those of a row in
+    the order of their nodes.
+    """
+    rows = [np.zeros(0, int64)]
+    children = [np.zeros(0, int32)]
+    weights = [np.zeros(0, float32)]
+    for tile, chosen in _weights_between(begin, end, tiles, n_features):
+        rows.append(tile.group * n_features + tile.feature[chosen].astype(int64))
+        children.append(tile.child[chosen] + int32(tile.first_node - first_node[tile.group]))
+        weights.append(tile.weight[chosen])
+    row = np.concatenate(rows)
+    by_row = np.argsort(row, kind="stable")
+    return row[by_row], np.concatenate(children)[by_row], np.concatenate(weights)[by_row]
 
 
 def _part(row: ndarray, n_groups: int, n_features: int) -> _Part:
     """The rows of a range, from the sorted row of each of its weights, int64."""
     first_in_row = np.flatnonzero(np.diff(row, prepend=-1))
     distinct_rows = row[first_in_row]
+    group, feature = np.divmod(distinct_rows, max(n_features, 1))
     return _Part(
-        (distinct_rows % max(n_features, 1)).astype(int32),
-        np.diff(first_in_row, append=len(row)).astype(int32),
-        np.bincount(distinct_rows // max(n_features, 1), minlength=n_groups),
+        features=feature.astype(int32),
+        n_weights=np.diff(first_in_row, append=len(row)).astype(int32),
+        n_rows_of_group=np.bincount(group, minlength=n_groups),
     )
 
 
@@ -302,36 +314,51 @@ def best_nodes(
     _write_scores(features, level, _visits_to(above), scores, threads)
 
     n_kept = min(k, level.widest)
-    child = np.zeros((n_slots, n_kept), int32)
-    best = np.zeros((n_slots, n_kept), float32)
-    in_parts(lambda begin, end: best_of_rows(scores, begin, end, child, best), n_slots, threads)
+    children = _Children(np.zeros((n_slots, n_kept), int32), np.zeros((n_slots, n_kept), float32))
+    in_parts(lambda begin, end: best_of_rows(scores, begin, end, *children), n_slots, threads)
 
     n_best = min(k, width * n_kept)
-    nodes = np.zeros((n, n_best), int32)
-    log_p = np.zeros((n, n_best), float32)
+    best = BestNodes(np.zeros((n, n_best), int32), np.zeros((n, n_best), float32))
+    block_size = max(CACHED_SCORES // (width * n_kept), 1)
 
     def choose(begin: int, end: int) -> None:
-        """Write the best children of the examples begin:end."""
-        n_examples = end - begin
-        slots = slice(begin * width, end * width)
-        is_node = best[slots] > LOWEST
-        with np.errstate(all="ignore"):
-            log_p_of_child = np.where(is_node, log_probability(best[slots]), -np.inf)
-        log_p_of_child = log_p_of_child.reshape(n_examples, width, n_kept)
-        log_p_of_node = (log_p_of_child + above.log_p[begin:end, :, None]).astype(float32)
-        first_node = level.first_node[above.node[begin:end]].astype(int32)
-        node = (child[slots] * is_node).reshape(log_p_of_node.shape) + first_node[:, :, None]
+        for start in range(begin, end, block_size):
+            stop = min(start + block_size, end)
+            _write_best(start, stop, level, above, children, log_probability, best)
 
-        chosen = np.zeros((n_examples, n_best), int32)
-        log_p_of_node = log_p_of_node.reshape(n_examples, width * n_kept)
-        best_of_rows(log_p_of_node, 0, n_examples, chosen, log_p[begin:end])
-        nodes[begin:end] = np.take_along_axis(node.reshape(log_p_of_node.shape), chosen, axis=1)
+    in_parts(choose, n, threads)
+    return best
 
-    size = max(CACHED_SCORES // (width * n_kept), 1)
 
-    def choose_all(begin: int, end: int) -> None:
-        for start in range(begin, end, size):
-            choose(start, min(start + size, end))
+class _Children(NamedTuple):
+    """The children with the highest scores of each node above, one node a row, best first."""
 
-    in_parts(choose_all, n, threads)
-    return BestNodes(nodes, log_p)
+    child: ndarray  # int32 (n_slots, n_kept): counted from the first of their group
+    score: ndarray  # float32 (n_slots, n_kept); LOWEST at unused places
+
+
+def _write_best(
+    begin: int,
+    end: int,
+    level: Level,
+    above: BestNodes,
+    children: _Children,
+    log_probability: Any,
+    best: BestNodes,
+) -> None:
+    """Write the likeliest children of all nodes above, of the examples begin:end."""
+    n_examples = end - begin
+    width = above.node.shape[1]
+    slots = slice(begin * width, end * width)
+    score = children.score[slots]
+    is_node = score > LOWEST
+    with np.errstate(all="ignore"):
+        log_p_of_child = np.where(is_node, log_probability(score), -np.inf)
+    log_p_of_child = log_p_of_child.reshape(n_examples, width, -1)
+    log_p = (log_p_of_child + above.log_p[begin:end, :, None]).astype(float32)
+    first_node = level.first_node[above.node[begin:end]].astype(int32)
+    node = (children.child[slots] * is_node).reshape(log_p.shape) + first_node[:, :, None]
+
+    chosen = np.zeros((n_examples, best.node.shape[1]), int32)
+    best_of_rows(log_p.reshape(n_examples, -1), 0, n_examples, chosen, best.log_p[begin:end])
+    best.node[begin:end] = np.take_along_axis(node.reshape(n_examples, -1), chosen, axis=1)

@@ -35,24 +35,24 @@ def slots_by_row(examples: Examples, examples_of_row: Csr, n_features: int, has_
     bias = np.full(int(has_bias), n_features, int32)
     parts = [np.zeros(0, int32)]
     sizes = [0]
-    features, has_example = (
-        csr_matrix(
-            (np.ones(len(indices), float32), indices, indptr), shape=(len(indptr) - 1, width)
-        )
-        for indices, indptr, width in (
-            (examples.columns, examples.offsets, n_features),
-            (examples_of_row.indices, examples_of_row.indptr, len(examples.offsets) - 1),
-        )
-    )
+    features = _ones_at(examples.columns, examples.offsets, n_features)
+    n_examples = len(examples.offsets) - 1
+    has_example = _ones_at(examples_of_row.indices, examples_of_row.indptr, n_examples)
     for start in range(0, has_example.shape[0], BLOCK_ROWS):
-        mask = has_example[start : start + BLOCK_ROWS] @ features
-        mask.sort_indices()
-        for support in np.split(mask.indices, mask.indptr[1:-1]):
-            is_whole = DENSE_FRACTION * len(support) >= n_features
-            features_of_row = all_features if is_whole else support
+        masks = has_example[start : start + BLOCK_ROWS] @ features
+        masks.sort_indices()
+        for mask in np.split(masks.indices, masks.indptr[1:-1]):
+            is_dense = DENSE_FRACTION * len(mask) >= n_features
+            features_of_row = all_features if is_dense else mask
             parts += [features_of_row, bias]
             sizes.append(len(features_of_row) + has_bias)
     return Csr(np.cumsum(sizes, dtype=int64), np.concatenate(parts).astype(int32, copy=False))
+
+
+def _ones_at(columns: ndarray, offsets: ndarray, n_columns: int) -> csr_matrix:
+    """A matrix whose row i has ones in columns[offsets[i]:offsets[i + 1]]."""
+    ones = np.ones(len(columns), float32)
+    return csr_matrix((ones, columns, offsets), shape=(len(offsets) - 1, n_columns))
 
 
 def new_sparse_table(slots: Csr, n_rows: int, optimizer: UpdateRule) -> Table:

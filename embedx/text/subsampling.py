@@ -43,7 +43,11 @@ class KeptWords(NamedTuple):
 def new_words(window: int, n_tokens: int) -> KeptWords:
     """Buffers for the words of chunks of up to `n_tokens` tokens."""
     capacity = n_tokens + 2 * window
-    return KeptWords(*(np.zeros(capacity, int32) for _ in range(3)))
+    return KeptWords(
+        word=np.zeros(capacity, int32),
+        sentence=np.zeros(capacity, int32),
+        reach=np.zeros(capacity, int32),
+    )
 
 
 def context_words(tokens: ndarray, window: int) -> float:
@@ -126,18 +130,19 @@ def _keep_left_margin(stream, start, key, words, begin):
 
 def has_pairs(stream: TokenStream) -> bool:
     """Whether any sentence has two words of the vocabulary, a pair before subsampling."""
-    after_word = False
+    is_after_word = False
     for piece, is_held_out in enumerate(stream.held_out > 0):
+        if is_held_out:
+            is_after_word = False
+            continue
         tokens = stream.tokens[piece * PIECE : (piece + 1) * PIECE]
-        is_word = (
-            (tokens != END_OF_SENTENCE) & (stream.word[tokens] != LEFT_OUT) & (not is_held_out)
-        )
-        words_and_ends = np.append(
-            after_word, is_word[is_word | (tokens == END_OF_SENTENCE) | is_held_out]
-        )
-        if (words_and_ends[1:] & words_and_ends[:-1]).any():
+        is_end = tokens == END_OF_SENTENCE
+        is_word = ~is_end & (stream.word[tokens] != LEFT_OUT)
+        # Words and ends of sentences in text order, True for a word.
+        marks = np.append(is_after_word, is_word[is_word | is_end])
+        if (marks[1:] & marks[:-1]).any():
             return True
-        after_word = bool(words_and_ends[-1])
+        is_after_word = bool(marks[-1])
     return False
 
 
