@@ -194,6 +194,7 @@ def test_graphs_from_matrices_and_networkx(tmp_path):
     symmetric.setdiag(0)
     symmetric.eliminate_zeros()
     np.testing.assert_array_equal(graph.neighbours, symmetric.indices)
+    assert Graph.from_scipy(symmetric).left_out == {}  # no edge is repeated, though in two places
     ties = networkx.DiGraph()
     ties.add_edge("a", "b", strength=3)
     ties.add_edge("a", "c", strength=1)

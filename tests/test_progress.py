@@ -229,6 +229,17 @@ def test_a_resumed_run_reports_the_speed_of_its_own_part(tmp_path, clock):
     ] == [7.5, 5.0]
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full")
+def test_a_log_on_a_full_disk_is_closed_with_a_warning():
+    stream = io.StringIO()
+    with Reporter(stream, "/dev/full") as reporter:
+        log = reporter._log
+        for _ in range(2):
+            reporter.stages()
+    assert log.closed
+    assert stream.getvalue().count("log_json ends here") == 1
+
+
 def test_progress_goes_to_the_log_of_the_program_where_it_takes_it(caplog):
     with caplog.at_level(logging.INFO, "embedx"):
         assert isinstance(progress.python_progress(True), Reporter)

@@ -104,7 +104,7 @@ def best_answers(
     Of rows with equal scores the first one is the answer.
 
     table     float32 (rows, dim)
-    triples     int64 (questions, 3): the rows of a, b and c
+    triples   int64 (questions, 3): the rows of a, b and c
     excluded  int64 (n, 2): a question, and a row that cannot be its answer
     """
     n_rows, dim = table.shape
@@ -138,7 +138,7 @@ def best_answers(
             is_higher = highest_in_tile > highest[block]
             best[block] = np.where(is_higher, start + best_in_tile, best[block])
             highest[block] = np.maximum(highest_in_tile, highest[block])
-        progress.update(start)
+        progress.update(stop)
     progress.finish()
     return best
 

@@ -171,7 +171,10 @@ class Graph:
         problem = "" if len(names) == n_rows else f"{len(names):,} for {n_rows:,} nodes"
         checks.refuse(problem, "names", "give one for each node")
         weights = adjacency.data if weighted else None
-        return cls.of_ids(names, (adjacency.row, adjacency.col), weights, directed)
+        graph = cls.of_ids(names, (adjacency.row, adjacency.col), weights, directed)
+        # [i, j] and [j, i] are one edge, which the matrix has in two places.
+        graph.left_out.pop("repeated edges", None)
+        return graph
 
     @classmethod
     def from_networkx(cls, graph: Any, weight: str | None = None) -> Self:

@@ -15,6 +15,18 @@ SGD_RATE = 0.03
 MAX_GRADIENT = 6.0
 # Defaults of other settings with --walks.
 WALK_DEFAULTS = {"min_count": 1, "sample": 0.0, "window": 10}
+# Settings that do not apply with --walks.
+OF_TEXT = (
+    "tokenizer",
+    "lowercase",
+    "normalize",
+    "format",
+    "json_field",
+    "column",
+    "phrases",
+    "subwords",
+    "start",
+)
 
 
 class GraphSettings(Settings):
@@ -78,22 +90,12 @@ def graph_settings(options: Mapping[str, Any]) -> GraphSettings | None:
     """The settings of walks among `options`; None without --walks. Raises `EmbedxError` for those
     that do not apply.
     """
-    names, is_graph = settings_of(GraphSettings), options.get("walks") is not None
-    check_used(options, [(name, is_graph, Setting("walks")) for name in names])
-    of_text = (
-        "tokenizer",
-        "lowercase",
-        "normalize",
-        "format",
-        "json_field",
-        "column",
-        "phrases",
-        "subwords",
-        "start",
-    )
-    if is_graph and (
-        given := [name for name in of_text if options.get(name) not in (None, 0, False, "auto")]
-    ):
-        problem = ("does not apply with ", Setting("walks"))
-        raise InapplicableError(given[0], None, problem, "leave it out")
-    return GraphSettings.from_options(dict(options)) if is_graph else None
+    is_graph = options.get("walks") is not None
+    check_used(options, [(name, is_graph, Setting("walks")) for name in settings_of(GraphSettings)])
+    if not is_graph:
+        return None
+    for name in OF_TEXT:
+        if options.get(name) not in (None, 0, False, "auto"):
+            problem = ("does not apply with ", Setting("walks"))
+            raise InapplicableError(name, None, problem, "leave it out")
+    return GraphSettings.from_options(dict(options))

@@ -78,6 +78,7 @@ def kernel_part(function: Callable[..., Any], **options: Any) -> Any:
 
 
 def _compiled(kind: type, function: Callable[..., Any], **options: Any) -> Any:
+    """A dispatcher of numba for a function, as one of the classes below."""
     compiled = numba.njit(_nrt=False, **options)(function)
     if isinstance(compiled, CPUDispatcher):  # not plain Python under NUMBA_DISABLE_JIT
         compiled.__class__ = kind
@@ -91,10 +92,12 @@ def check() -> None:
         return double(x) + 1.0
 
     double = kernel_part(lambda x: x + x)
-    first, again = kernel(trial), kernel(trial)
-    results = first(2.0), again(2.0)
-    if results != (5.0, 5.0) or (is_cached(again, (types.float64,)) and not again.stats.cache_hits):
-        raise RuntimeError("a kernel is not what it should be")
+    first = kernel(trial)
+    again = kernel(trial)
+    if first(2.0) != 5 or again(2.0) != 5:
+        raise RuntimeError("a kernel returned a wrong result")
+    if is_cached(again, (types.float64,)) and not again.stats.cache_hits:
+        raise RuntimeError("a kernel was not loaded again")
 
 
 def is_cached(compiled: Any, signature: Any) -> bool:
@@ -126,8 +129,7 @@ def _once(resolve: Callable[..., Any]) -> Callable[..., Any]:
     """numba's resolution of the return type of a call, remembered by the types of its arguments:
     numba repeats it several times for each call in a kernel.
     """
-
-    found = functools.cache(
+    remembered = functools.cache(
         lambda function, arguments, is_inlined: resolve(function, arguments, {})
     )
 
@@ -135,7 +137,7 @@ def _once(resolve: Callable[..., Any]) -> Callable[..., Any]:
         # An operation with a constant, which may not be hashable.
         if named or isinstance(function, str):
             return resolve(function, arguments, named)
-        return found(function, tuple(arguments), ConfigStack.top_or_none().forceinline)
+        return remembered(function, tuple(arguments), ConfigStack.top_or_none().forceinline)
 
     return resolved
 

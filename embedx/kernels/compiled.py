@@ -78,11 +78,9 @@ def kernel_part(function: Callable[..., Any]) -> Any:
     """A function that is inlined into every kernel that calls it, and optimised there. When called
     from Python, it is a kernel.
     """
-    return (
-        numba.njit(**OPTIONS)(function)
-        if ADJUSTED is None
-        else ADJUSTED.kernel_part(function, **OPTIONS)
-    )
+    if ADJUSTED is not None:
+        return ADJUSTED.kernel_part(function, **OPTIONS)
+    return numba.njit(**OPTIONS)(function)
 
 
 def chosen_by_number(functions: Sequence[Any]) -> Any:
@@ -92,7 +90,6 @@ def chosen_by_number(functions: Sequence[Any]) -> Any:
     It is a chain of comparisons, because compiled code can only call functions that are known when
     it is compiled.
     """
-
     first, second, *_ = functions
     if len(functions) == 2:
         return kernel_part(
@@ -110,4 +107,6 @@ def is_cached(needed: Iterable[tuple[Any, Any]]) -> bool:
     """Whether the machine code of these kernels, each with a signature, is in memory or on disk, so
     that none has to be compiled.
     """
-    return ADJUSTED is not None and all(ADJUSTED.is_cached(*each) for each in needed)
+    return ADJUSTED is not None and all(
+        ADJUSTED.is_cached(function, signature) for function, signature in needed
+    )

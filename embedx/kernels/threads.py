@@ -10,15 +10,15 @@ import numpy as np
 PARTS_PER_THREAD = 4
 
 
-def in_threads(work: Callable[..., Any], threads: int, *each: Iterable[Any]) -> list[Any]:
+def in_threads(work: Callable[..., Any], threads: int, *arguments: Iterable[Any]) -> list[Any]:
     """The results of `work` for successive arguments, like `map`, in order.
 
     A single thread is the caller's own: starting another takes a quarter of a millisecond.
     """
     if threads == 1:
-        return list(map(work, *each))
+        return list(map(work, *arguments))
     with ThreadPoolExecutor(threads) as pool:
-        return list(pool.map(work, *each))
+        return list(pool.map(work, *arguments))
 
 
 def in_parts(

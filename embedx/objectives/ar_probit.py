@@ -34,7 +34,7 @@ from embedx.objectives.normal_scores import FAR, Noise
 from embedx.objectives.parts import best_positive, n_positives, negative_weight, positive
 from embedx.objectives.utility import gap_to
 
-LOG_TAU_E_HALF = float32(0.5 * np.log(2 * np.pi) + 0.5)  # the entropy of a standard normal
+ENTROPY = float32(0.5 * np.log(2 * np.pi) + 0.5)  # of a standard normal
 
 
 @kernel_part
@@ -103,7 +103,7 @@ def coefficients(batch, state, constants, n_examples, n, lr):
         utility.local_step(state, row, n_updates[e], constants, slope, x)
         scale = softplus(state[row, 1])
         t = origin + state[row, 0] + scale * real(ndtri(uniforms[e, 1]))
-        loss = -n_labels * (np.log(scale) + LOG_TAU_E_HALF)
+        loss = -n_labels * (np.log(scale) + ENTROPY)
         pull = ZERO
         fit = ZERO
         for k in range(n):

@@ -10,10 +10,11 @@ By default (`raman`) the average is that of Σ_k e^{z_k}, which all positives of
 two time scales are b and the learning rate, which has to fall faster; the theorem takes b = t^-1/2
 and t^-3/4.
 
-The gradient of log v at the average is that of its tangent there, log u + e^-u Z' - 1, which is the
-bound of augment and reduce: the loss here. So this is `ar` with another local step, one that
-forgets sooner and has more variance, and with nothing that keeps u near the scores seen. What is
-not here is the accelerated form, which needs the weights of the step before.
+With Z' = 1 + Σ_k weight_k e^{z_k - z_y}, the gradient of log Z' at the average is that of its
+tangent there, u + e^-u Z' - 1, which is the bound of augment and reduce: the loss here. So this is
+`ar` with another local step, one that forgets sooner and has more variance, and with nothing that
+keeps u near the scores seen. What is not here is the accelerated form, which needs the weights of
+the step before.
 """
 
 import numpy as np

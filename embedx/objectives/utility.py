@@ -158,9 +158,8 @@ def log_probability(
         behind = scores.max() - scores
         near = -np.minimum(behind, FAR)
         nodes = np.arange(left(near), right, step)
-        log_p[:] = (_by_grid if near.size > FEW_CLASSES else _one_by_one)(
-            near, nodes, log_f, log_cdf, step
-        )
+        method = _by_grid if near.size > FEW_CLASSES else _one_by_one
+        log_p[:] = method(near, nodes, log_f, log_cdf, step)
         is_far = behind > FAR
         if is_far.any():
             log_p[is_far] = beyond(log_p[is_far], behind[is_far])

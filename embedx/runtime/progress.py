@@ -215,6 +215,9 @@ class Reporter(Progress):
         try:
             print(json.dumps(event), file=self._log, flush=True)
         except OSError as error:
+            # Closing writes what is left, and so may fail in the same way.
+            with contextlib.suppress(OSError):
+                self._log.close()
             self._log = None
             self.warn(Setting("log_json"), f" ends here: {error.strerror}")
 

@@ -218,7 +218,7 @@ class Start:
         new = np.flatnonzero((row < 0) & is_wanted(corpus, settings, form))
         max_new = len(new)
         if settings.max_vocab is not None:
-            max_new = settings.max_vocab - len(self.model)
+            max_new = max(settings.max_vocab - len(self.model), 0)
         return new[np.argsort(-corpus.counts[new], kind="stable")][:max_new]
 
     def summary(

@@ -6,8 +6,8 @@ tokens read with one table are a segment of the corpus: on disk they are numbere
 the order of first appearance. At the end
 
     1. words are merged by 64-bit hashes in sorted runs (`embedx.text.counting`), which gives the
-    first occurrence of each 2. segment by segment, the words seen first there get the next numbers,
-    in their order, and are
+       first occurrence of each
+    2. segment by segment, the words seen first there get the next numbers, in their order, and are
        written; then the tokens are renumbered
 
 so that every word has the number that it would have in a single table. Memory holds one segment, or
