@@ -4,9 +4,7 @@ import math
 import statistics
 from typing import Any
 
-from eval import (
-    papers_ldgs_words as words,
-)
+from eval import papers_ldgs_words as words
 from eval.page import DASH, exceeds, number, plotted, table, target
 from eval.papers_ldgs_tasks import TASKS
 from eval.records import Records, Result, grouped

@@ -3,9 +3,7 @@
 import dataclasses
 from typing import Any
 
-from eval import (
-    papers_ldgs_data as sources,
-)
+from eval import papers_ldgs_data as sources
 
 
 @dataclasses.dataclass(frozen=True)

@@ -18,6 +18,7 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 import numba
 
 from tests.support import tiers
+from tests.support.two_topics import CARS, CATS, COMMON
 
 # Workers and the processes that tests start share modules of Python that are compiled once: half a
 # second for each process
@@ -103,6 +104,19 @@ def _signals_interrupt():
 
 
 @pytest.fixture
+def ends_within_a_minute():
+    """A test that waits longer fails, where the system has alarms."""
+    if os.name != "posix":
+        yield
+        return
+    before = signal.signal(signal.SIGALRM, lambda *_: pytest.fail("it waits"))
+    signal.alarm(60)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.fixture
 def write(tmp_path):
     """Write a file, text or bytes, and give its name."""
 
@@ -111,6 +125,22 @@ def write(tmp_path):
         return str(tmp_path / name)
 
     return write
+
+
+@pytest.fixture
+def small_text(tmp_path):
+    """The file of a small text, TEXT of `cached_corpora`."""
+    from tests.support.cached_corpora import TEXT
+
+    path = tmp_path / "corpus.txt"
+    path.write_text(TEXT)
+    return path
+
+
+@pytest.fixture
+def cache_folder(tmp_path):
+    """A folder for encoded texts, which is not there yet."""
+    return tmp_path / "cache"
 
 
 @pytest.fixture
@@ -138,25 +168,49 @@ def workdir(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.fixture(scope="module")
+def driver():
+    """A browser without a screen."""
+    from tests.support.browser import browser
+
+    with browser() as driver:
+        yield driver
+
+
 @pytest.fixture(scope="session")
 def two_topics(tmp_path_factory) -> Path:
     """A corpus of 4,000 sentences, each about cats or about cars, so that what ought to be near is
     known.
     """
     rng = random.Random(0)
-    topics = (
-        ["cat", "dog", "purr", "fur", "paw", "tail"],
-        ["car", "truck", "engine", "wheel", "road", "fuel"],
-    )
-    common = ["the", "a", "and", "is"]
     path = tmp_path_factory.mktemp("corpus") / "two-topics.txt"
     with open(path, "w") as out:
         for _ in range(4000):
-            topic = rng.choice(topics)
+            topic = rng.choice((CATS, CARS))
             out.write(
-                " ".join(rng.choice(topic + common) for _ in range(rng.randint(4, 20))) + "\n"
+                " ".join(rng.choice(topic + COMMON) for _ in range(rng.randint(4, 20))) + "\n"
             )
     return path
+
+
+@pytest.fixture(scope="session")
+def start_folder(tmp_path_factory):
+    """Finds the folder of a model that was trained on the text of `continued_training`, by
+    objective.
+    """
+    import embedx
+    from tests.support.continued_training import FEW, TEXT
+
+    folders = {}
+    where = tmp_path_factory.mktemp("models")
+
+    def find(objective="ns"):
+        if objective not in folders:
+            fitted = embedx.SkipGram(objective=objective, **FEW).fit(TEXT)
+            folders[objective] = fitted.save(where / objective)
+        return folders[objective]
+
+    return find
 
 
 @pytest.fixture(scope="session")

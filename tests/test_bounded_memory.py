@@ -32,7 +32,7 @@ from tests.support.notes import Notes, lines_with
 from tests.support.npy import npy
 from tests.support.refusals import refused_data
 
-HALF = "available memory"
+NO_MEMORY = "available memory"
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ TOO_LARGE = {
 
 @pytest.mark.parametrize("what", TOO_LARGE)
 def test_rows_that_do_not_fit_into_memory_are_an_error(write, what, little_memory):
-    with refused_data("train.txt", quoting=HALF):
+    with refused_data("train.txt", quoting=NO_MEMORY):
         read(write(TOO_LARGE[what]))
 
 
@@ -91,7 +91,7 @@ def test_labels_splits_and_names_that_do_not_fit_are_an_error(write, line, littl
         with pytest.raises(DataError) as caught:
             reading()
         assert caught.value.file == rows
-        assert HALF in str(caught.value) or line != "1\n"
+        assert NO_MEMORY in str(caught.value) or line != "1\n"
 
 
 BIG = (5000, 2)
@@ -111,14 +111,14 @@ save_npz(MATRIX, csr_matrix(np.ones(BIG, np.float32)))
 def test_arrays_too_large_for_memory_are_refused_before_allocation(
     write, name, content, little_memory
 ):
-    with refused_data(name, quoting=HALF):
+    with refused_data(name, quoting=NO_MEMORY):
         read(write(content, name))
 
 
 def test_a_copy_that_does_not_fit_is_an_error(write, monkeypatch):
     file = write(npy(np.ones(BIG, np.uint8)), "x.npy")  # 10 kB that become 40 kB
     monkeypatch.setattr(files, "available_memory", lambda: 40_000)
-    with refused_data("x.npy", quoting=HALF):
+    with refused_data("x.npy", quoting=NO_MEMORY):
         read(file)
 
 

@@ -4,14 +4,12 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from embedx.classification import (
-    classifier as classifiers,
-)
+from embedx.classification import classifier as classifiers
 from embedx.classification.settings import ClassifySettings
 from embedx.labeled.data import Labeled, Labels
 from embedx.objectives import OBJECTIVES
 from tests.support.classify_cases import EVERY_OBJECTIVE
-from tests.support.classify_runs import DATA, REPRESENTATIVES, TINY, TOPICS, WAYS, run
+from tests.support.classify_runs import DATA, OPTIONS_OF_KIND, REPRESENTATIVES, TINY, TOPICS, run
 from tests.support.label_training import train
 from tests.support.refusals import refused_data
 
@@ -35,7 +33,7 @@ def test_a_loaded_model_predicts_the_same_and_probabilities_sum_to_one(objective
     assert loaded.evaluate(TINY) == pytest.approx(trained.classifier.evaluate(TINY), rel=1e-4)
 
 
-@pytest.mark.parametrize("kind", WAYS)
+@pytest.mark.parametrize("kind", OPTIONS_OF_KIND)
 def test_predictions_do_not_depend_on_blocks_and_threads(kind, monkeypatch):
     classifier = run(REPRESENTATIVES["columns"], kind, epochs=1).classifier
     features = DATA[kind][1].features

@@ -1,4 +1,4 @@
-"""Classification as a user meets it: every objective learns in every way, and runs repeat."""
+"""Classification: every objective learns by every sampler and optimiser, and runs repeat."""
 
 import dataclasses
 import math
@@ -7,10 +7,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from embedx.classification import (
-    minibatches,
-    step_trainer,
-)
+from embedx.classification import minibatches, step_trainer
 from embedx.classification.label_metrics import scored_labels
 from embedx.engine import dense_tiles, sampled
 from embedx.labeled.data import Labeled, Labels
@@ -19,12 +16,20 @@ from embedx.optimizers import keeping
 from embedx.optimizers.contract import LABELS
 from tests.support.classify_cases import (
     EVERY_OBJECTIVE,
-    TURNS,
+    ONE_OBJECTIVE_OF_EACH_KIND,
     bytes_of,
     objectives_where,
     precision,
 )
-from tests.support.classify_runs import DATA, REPRESENTATIVES, TINY, TOPICS, WAYS, of, run
+from tests.support.classify_runs import (
+    DATA,
+    OPTIONS_OF_KIND,
+    REPRESENTATIVES,
+    TINY,
+    TOPICS,
+    first_where,
+    run,
+)
 
 
 def samplers(objective, dense):
@@ -72,7 +77,7 @@ def test_every_minibatch_optimizer_has_a_default_rate_for_labels():
 @pytest.mark.parametrize("optimizer", RATES)
 @pytest.mark.parametrize("objective", REPRESENTATIVES.values(), ids=list(REPRESENTATIVES))
 def test_every_optimiser_learns_for_every_kind_of_objective(objective, optimizer):
-    kind = list(WAYS)[
+    kind = list(OPTIONS_OF_KIND)[
         (list(RATES).index(optimizer) + list(REPRESENTATIVES.values()).index(objective)) % 3
     ]
     trained = run(
@@ -88,16 +93,16 @@ def test_the_optimum_is_found(objective):
     assert trained.classifier.settings["sampler"] == "all"
 
 
-@TURNS
+@ONE_OBJECTIVE_OF_EACH_KIND
 def test_several_threads_learn_as_well(objective, kind):
     trained = run(objective, kind, batch_size=5, epochs=3, threads=3)
     assert precision(trained, kind) > 0.45
     assert trained.classifier.facts["examples_trained"] == 3 * len(DATA[kind][0])
 
 
-@TURNS
+@ONE_OBJECTIVE_OF_EACH_KIND
 def test_same_seed_same_bytes(objective, kind):
-    for each_objective in (objective, of(lambda o: o.uniforms_width)):
+    for each_objective in (objective, first_where(lambda o: o.uniforms_width)):
         options = {"epochs": 2, "batch_size": 16, "l2": 1e-3, "labels": "one"}
         first, again, other = (
             run(each_objective, kind, seed=seed, **options) for seed in (1, 1, 2)
@@ -234,9 +239,13 @@ def test_drawing_all_rows_equals_the_sampler_all(objective, monkeypatch):
 
 
 def test_all_objectives_share_one_compiled_kernel():
-    for kernel in (sampled.train_chunk, dense_tiles.train_columns):
-        if hasattr(kernel, "overloads"):
-            assert len(kernel.overloads) <= 1
+    """One for objectives that score drawn rows or a path, and one for those that score all rows."""
+    for kind in ("drawn", "path", "columns", "tiles"):
+        for inputs in OPTIONS_OF_KIND:
+            run(REPRESENTATIVES[kind], inputs, epochs=1)
+    assert [
+        len(kernel.overloads) for kernel in (sampled.train_chunk, dense_tiles.train_columns)
+    ] == [1, 1]
 
 
 # ---- which labels count
@@ -260,7 +269,7 @@ def test_only_labels_kept_by_the_label_rule_are_trained_and_tested(rule):
     )
 
 
-@TURNS
+@ONE_OBJECTIVE_OF_EACH_KIND
 def test_one_label_at_each_visit_learns_all_of_them(objective, kind):
     data = DATA[kind][0]
     trained = run(objective, kind, labels="one", batch_size=5, epochs=3)

@@ -13,7 +13,7 @@ from embedx.labeled.digits import digits
 from embedx.objectives import OBJECTIVES
 from embedx.runtime.progress import Silent
 from embedx.training import trainer
-from tests.support.classify_cases import TURNS, bytes_of, precision
+from tests.support.classify_cases import ONE_OBJECTIVE_OF_EACH_KIND, bytes_of, precision
 from tests.support.classify_runs import REPRESENTATIVES, TOPICS, run
 from tests.support.clock import Clock
 from tests.support.label_training import train
@@ -151,7 +151,7 @@ def test_ctrl_c_keeps_what_was_learned(way):
         assert precision(trained, "sparse") > 0.4
 
 
-@TURNS
+@ONE_OBJECTIVE_OF_EACH_KIND
 # of the matrix products, on the way to infinity
 @pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")
 def test_training_that_diverges_raises_an_error(objective, kind):

@@ -22,13 +22,13 @@ from embedx.tasks.labels import LabelTask
 from embedx.tasks.requests import ClassifyRequest
 from embedx.training.outcome import Outcome
 from embedx.training.strategy import Tally
-from tests.support.classify_runs import REPRESENTATIVES, TINY, of, run
+from tests.support.classify_runs import REPRESENTATIVES, TINY, first_where, run
 from tests.support.commands import invoke
 from tests.support.label_settings import resolved
 from tests.support.label_training import train
 from tests.support.refusals import refused, refused_data
 
-STEP = of(lambda o: o.step == "proximal")
+STEP = first_where(lambda o: o.step == "proximal")
 PATH, COLUMNS, DRAWN = (REPRESENTATIVES[way] for way in ("path", "columns", "drawn"))
 WRONG = {
     "sampler": (

@@ -30,6 +30,7 @@ from tests.support.checkpoints import end_at_a_checkpoint
 from tests.support.cluster_runs import Nodes, assert_same_bytes, quality, train
 from tests.support.commands import invoke, words_of
 from tests.support.label_data import ova, settings, topics, write_xc
+from tests.support.notes import lines_with
 from tests.support.ray_cluster import NODE, Watching, cluster_of
 from tests.support.refusals import refused
 from tests.support.topic_vectors import assert_knows_the_topics
@@ -68,6 +69,11 @@ def n_words(trained):
     return trained.outcome.tally.items
 
 
+def on_two_workers(cluster):
+    """Options of a command."""
+    return ["--cluster", cluster.address, "--workers", "2", "--threads", "1"]
+
+
 def test_two_workers_learn_as_one_machine_and_a_lost_worker_costs_only_its_range(
     two_topics, cluster, monkeypatch
 ):
@@ -82,7 +88,7 @@ def test_two_workers_learn_as_one_machine_and_a_lost_worker_costs_only_its_range
     fitted = trained(two_topics, cluster, watching, heldout=0.05)
     with contextlib.suppress(ProcessLookupError):  # Ray may have ended it
         os.kill(watching.workers()[1], signal.SIGCONT)
-    assert len(watching.says("is lost")) == 2
+    assert len(lines_with(watching.notes, "is lost")) == 2
     assert_knows_the_topics(fitted.model)
     facts = fitted.model.facts
     assert facts["cluster"]["workers"] == 2
@@ -94,33 +100,13 @@ def test_two_workers_learn_as_one_machine_and_a_lost_worker_costs_only_its_range
     )
 
 
-def embedx(*words):
-    invoke(*words)
-
-
 def test_a_lost_head_is_resumed_from_its_checkpoint(two_topics, cluster, workdir, capsys):
-    command = [
-        "train",
-        str(two_topics),
-        "--cluster",
-        cluster.address,
-        "--workers",
-        "2",
-        "--threads",
-        "1",
-        "--set",
-        "merge-every=10000",
-        "--epochs",
-        str(EPOCHS),
-        "--dim",
-        "16",
-        "--output",
-        "model",
-    ]
+    options = words_of(f"--dim 16 --epochs {EPOCHS} --set merge-every=10000 --output model")
+    command = ["train", str(two_topics), *on_two_workers(cluster), *options]
     code, output = end_at_a_checkpoint(command, workdir, signal.SIGKILL)
     assert code == -signal.SIGKILL, output
     assert "cluster: connecting to" in output
-    embedx("resume", "model")
+    invoke("resume", "model")
     assert "resumed from" in capsys.readouterr().err
     assert not (workdir / "model.checkpoint").exists()
     assert_knows_the_topics(load_folder(workdir / "model"))
@@ -145,7 +131,7 @@ def test_labels_of_a_killed_worker_are_trained_by_others(cluster):
         together = train(
             data, ova("logistic"), settings("logistic", **options), progress=watching, cluster=nodes
         ).classifier
-    assert len(watching.says("is lost")) == 1
+    assert len(lines_with(watching.notes, "is lost")) == 1
     assert_same_bytes(local, together)
 
 
@@ -185,9 +171,8 @@ def test_both_commands_take_a_cluster(cluster, workdir, capsys):
         [data.labels[i] for i in range(len(data))],
         data.n_labels,
     )
-    on = ["--cluster", cluster.address, "--workers", "2", "--threads", "1"]
     options = words_of("--objective ns --epochs 8 --set merge-every=500 --calibration 0")
-    embedx("classify", "data.txt", *options, *on, "--output", "model")
+    invoke("classify", "data.txt", *options, *on_two_workers(cluster), "--output", "model")
     log = capsys.readouterr().err
     assert "cluster=" in log
     assert "worker 2 on" in log
@@ -195,8 +180,8 @@ def test_both_commands_take_a_cluster(cluster, workdir, capsys):
     assert loaded.facts["epochs"] == 8
     assert loaded.evaluate(data)["p@1"] > 0.7
     best = []
-    for more in on, []:
-        embedx("predict", "model", "data.txt", "--top-k", "3", *more)
+    for more in (on_two_workers(cluster), []):
+        invoke("predict", "model", "data.txt", "--top-k", "3", *more)
         best.append([line.split("\t")[::2] for line in capsys.readouterr().out.splitlines()])
     assert len(best[0]) == 3000
     assert best[0] == best[1]
@@ -222,7 +207,7 @@ def test_a_machine_without_the_package_of_an_objective_is_named(two_topics, clus
     with refused("cluster", kind=SettingError) as raised:
         trained(two_topics, cluster, watching, objective="far")
     assert "lacks the module far_away (ModuleNotFoundError: " in raised.value.problem
-    assert watching.says("is lost") == []
+    assert lines_with(watching.notes, "is lost") == []
 
 
 def test_machines_may_leave_and_join(two_topics, cluster):

@@ -22,6 +22,7 @@ from tests.support.clock import Clock
 from tests.support.commands import run_command, words_of
 from tests.support.notes import lines_with
 from tests.support.refusals import refused
+from tests.support.two_topics import CATS
 
 SOFTMAX = ("--collapsed", "--objective", "softmax")
 MOMENTUM = "rowwise-adagrad-momentum"
@@ -122,13 +123,7 @@ def test_training_on_found_rows_lowers_the_objective(two_topics, objective):
     trained = fit(two_topics, objective=objective, scored_fraction=0.5)
     losses = [entry["loss"] for entry in trained.model.facts["history"]]
     assert all(a > b for a, b in itertools.pairwise(losses))
-    assert {word for word, _ in trained.model.most_similar("cat", top_k=3)} <= {
-        "dog",
-        "purr",
-        "fur",
-        "paw",
-        "tail",
-    }
+    assert {word for word, _ in trained.model.most_similar("cat", top_k=3)} <= set(CATS)
     assert trained.model.settings["scored_fraction"] == 0.5
     assert trained.model.settings.get("loss", "softmax") == "softmax"
 
@@ -210,7 +205,7 @@ def test_the_command_from_text_to_neighbours(home, two_topics):
         line.split("\t")[1]
         for line in run_command(home, "nn", folder, "cat", "--top-k", 3).stdout.splitlines()
     ]
-    assert set(neighbours) <= {"dog", "purr", "fur", "paw", "tail"}
+    assert set(neighbours) <= set(CATS)
     assert "log_likelihood" in run_command(home, "eval", folder, "--text", two_topics).stdout
     (folder,) = cache.default_folders()
     assert not list(folder.rglob("building*"))

@@ -20,13 +20,14 @@ from embedx.labeled.digits import digits
 from embedx.objectives import OBJECTIVES
 from embedx.runtime.progress import SILENT
 from embedx.testing.objectives import FROZEN
-from tests.support.classify_runs import TOPICS, of
+from tests.support.classify_runs import TOPICS, first_where
 from tests.support.commands import run_command
 from tests.support.label_training import train
 from tests.support.refusals import refused, refused_data
+from tests.support.retrieval_problem import FINDS_EVERY_LABEL
 
-PATH = of(lambda objective: "path" in objective.candidates)
-PROXIMAL = of(lambda objective: objective.step == "proximal")
+PATH = first_where(lambda objective: "path" in objective.candidates)
+PROXIMAL = first_where(lambda objective: objective.step == "proximal")
 WITH_DISTANCES = [
     name
     for name, objective in OBJECTIVES.items()
@@ -35,13 +36,6 @@ WITH_DISTANCES = [
 N = 5
 N_LABELS = 7
 RATE = 1e-3
-ALL_ARE_FOUND = {
-    "scored_fraction": 1.0,
-    "candidate_fraction": 1.0,
-    "slack": 1e6,
-    "min_coefficient": 1e-30,
-    "warm_up": 0.0,
-}
 
 
 def points(kind, several=False):
@@ -63,7 +57,7 @@ class Step:
         if data.is_sparse:
             options["hidden"] = 4
         settings = ClassifySettings.from_options({"score": "euclidean", **options})
-        known = objective.Settings.from_options({"negatives": 3, **ALL_ARE_FOUND, **options})
+        known = objective.Settings.from_options({"negatives": 3, **FINDS_EVERY_LABEL, **options})
         run = ClassifierRun(data, ClassifierConfiguration(objective(known), settings, options))
         run.allocate()
         run.trainer.initialise()

@@ -1,20 +1,14 @@
 """Labelled rows in text files: XC and fastText."""
 
-import bz2
-import functools
 import gzip
-import http.server
-import lzma
 import os
 import re
 import sys
-import threading
 from pathlib import Path
 from unittest.mock import Mock
 
 import numpy as np
 import pytest
-import zstandard
 from hypothesis import HealthCheck, given, settings, strategies as st
 from sklearn.datasets import load_svmlight_file
 
@@ -24,17 +18,14 @@ from embedx.labeled.formats import format_of
 from embedx.labeled.options import ReadOptions
 from embedx.labeled.read import read, read_arriving, read_to_predict, read_training
 from embedx.runtime.progress import SILENT
+from tests.support.compressed_text import PACKERS
 from tests.support.label_data import label_rows
 from tests.support.needs import needs_data
 from tests.support.notes import Notes, lines_with
+from tests.support.npy import npy
 from tests.support.refusals import refused_data
+from tests.support.web_server import serving
 
-PACKERS = {
-    "gz": gzip.compress,
-    "bz2": bz2.compress,
-    "xz": lzma.compress,
-    "zst": zstandard.ZstdCompressor().compress,
-}
 DATA = Path(os.environ.get("EMBEDX_DATA", "")) / "xc"
 BLOCK_SIZES = pytest.mark.parametrize("size", [40, 1 << 18])
 
@@ -266,23 +257,18 @@ def test_standard_input_is_read_once(write, monkeypatch):
         assert read("-").features.toarray().tolist() == [[0, 1]]
 
 
-def test_remote_files_are_read(write, tmp_path):
-    write(gzip.compress(b"2 2 1\n0 1:1\n0 0:3\n"), "train.txt.gz")
-    np.save(tmp_path / "x.npy", np.eye(2, dtype=np.float32))
-    handler = type(
-        "Quiet", (http.server.SimpleHTTPRequestHandler,), {"log_message": lambda *_: None}
-    )
-    with http.server.ThreadingHTTPServer(
-        ("127.0.0.1", 0), functools.partial(handler, directory=tmp_path)
-    ) as server:
-        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        site = f"http://127.0.0.1:{server.server_port}"
-        assert read(f"{site}/train.txt.gz").features.toarray().tolist() == [[0, 1], [3, 0]]
-        assert label_rows(read(f"{site}/train.txt.gz@{write('2', 'split.txt')}")) == [[0]]
-        assert read(f"{site}/x.npy").features.tolist() == [[1, 0], [0, 1]]
-        with refused_data(f"{site}/nothing.txt", quoting="404"):
-            read(f"{site}/nothing.txt")
-        server.shutdown()
+def test_remote_files_are_read(write):
+    with serving() as site:
+        site.contents = {
+            "/train.txt.gz": gzip.compress(b"2 2 1\n0 1:1\n0 0:3\n"),
+            "/x.npy": npy(np.eye(2, dtype=np.float32)),
+        }
+        rows = f"{site.url}/train.txt.gz"
+        assert read(rows).features.toarray().tolist() == [[0, 1], [3, 0]]
+        assert label_rows(read(f"{rows}@{write('2', 'split.txt')}")) == [[0]]
+        assert read(f"{site.url}/x.npy").features.tolist() == [[1, 0], [0, 1]]
+        with refused_data(f"{site.url}/nothing.txt", quoting="404"):
+            read(f"{site.url}/nothing.txt")
 
 
 # ---- fastText, and what sparse files have in common

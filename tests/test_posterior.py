@@ -18,20 +18,19 @@ from embedx.classification.settings import ClassifySettings
 from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.digits import digits
 from embedx.objectives import OBJECTIVES
-from tests.support.classify_runs import TOPICS, topics
+from tests.support.classify_runs import OPTIONS_OF_KIND, TOPICS, topics
 from tests.support.commands import invoke
 from tests.support.label_training import train
 from tests.support.refusals import refused
 
 DATA = {"dense": digits(300, 200), "sparse": TOPICS, "hidden": TOPICS}
 OF_GAUSSIAN_WEIGHTS = ["softmax", "ar", "ar-probit", "ar-logistic"]
-WAYS = {"dense": {}, "sparse": {}, "hidden": {"hidden": 20}}
 
 
 def classifier_of(objective="softmax", kind="sparse", data=None, before=None, **options):
     chosen = {"threads": 1, "epochs": 5, "labels": "first", "posterior": "gaussian"}
     chosen["calibration"] = 0.4
-    chosen |= WAYS[kind] | options
+    chosen |= OPTIONS_OF_KIND[kind] | options
     data = DATA[kind][0] if data is None else data
     instance = OBJECTIVES[objective](OBJECTIVES[objective].Settings())
     return train(data, instance, ClassifySettings(**chosen), start=before).classifier
@@ -123,7 +122,7 @@ def test_mean_probabilities_are_integrals():
     assert np.exp(without) == pytest.approx(softmax(z), abs=1e-6)
 
 
-@pytest.mark.parametrize("kind", WAYS)
+@pytest.mark.parametrize("kind", OPTIONS_OF_KIND)
 @pytest.mark.parametrize("objective", OF_GAUSSIAN_WEIGHTS)
 def test_means_are_the_weights_of_a_point_and_rows_narrow_them(objective, kind):
     point = classifier_of(objective, kind, posterior="point")
@@ -138,7 +137,7 @@ def test_means_are_the_weights_of_a_point_and_rows_narrow_them(objective, kind):
     assert of_label[by_count[:3]].mean() > of_label[by_count[-3:]].mean()
 
 
-@pytest.mark.parametrize("kind", WAYS)
+@pytest.mark.parametrize("kind", OPTIONS_OF_KIND)
 @pytest.mark.parametrize("objective", ["softmax", "ar-probit", "ar-logistic"])
 def test_held_out_rows_are_as_likely_as_by_a_point_or_likelier(objective, kind):
     test = DATA[kind][1]

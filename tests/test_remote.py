@@ -1,9 +1,7 @@
 """Sources that smart_open opens: files of any name, URLs, and storage that needs more packages."""
 
 import gzip
-import http.server
 import io
-import threading
 import tomllib
 import zipfile
 from pathlib import Path
@@ -21,47 +19,15 @@ from embedx.text.streams import text_blocks
 from tests.support.commands import run_command
 from tests.support.notes import Notes
 from tests.support.refusals import refused_data
+from tests.support.web_server import serving
 
 TEXT = b"a word\nand another\n"
 
 
-class Handler(http.server.BaseHTTPRequestHandler):
-    def do_GET(self):
-        site = self.server.site
-        site.agents.append(self.headers["User-Agent"])
-        content = site.files.get(self.path.partition("?")[0])
-        if content is None:
-            return self.send_error(404, "Not Found")
-        byte_range = self.headers["Range"]
-        start = int(byte_range.removeprefix("bytes=").partition("-")[0] or 0) if byte_range else 0
-        self.send_response(206 if byte_range else 200)
-        if byte_range:
-            self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
-        self.send_header("Content-Length", str(len(content) - start + site.missing_bytes))
-        self.end_headers()
-        self.wfile.write(content[start:])
-        return None
-
-    def log_message(self, *_): ...
-
-
-class Site:
-    def __init__(self, port):
-        self.url = f"http://127.0.0.1:{port}"
-        self.files = {}
-        self.agents = []
-        self.missing_bytes = 0
-
-
 @pytest.fixture
 def site():
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        server.site = Site(server.server_port)
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        yield server.site
-        server.shutdown()
-        thread.join()
+    with serving() as site:
+        yield site
 
 
 def read(name):
@@ -92,14 +58,14 @@ def test_a_link_and_two_dots_lead_where_the_system_leads(tmp_path, monkeypatch):
 
 
 def test_a_url_is_read_as_it_is_stored_and_by_a_named_client(site):
-    site.files = {"/text.gz": gzip.compress(TEXT), "/text": TEXT}
+    site.contents = {"/text.gz": gzip.compress(TEXT), "/text": TEXT}
     assert read(f"{site.url}/text.gz") == TEXT
     assert read(f"{site.url}/text?token=secret") == TEXT
     assert set(site.agents) == {AGENT}
 
 
 def test_a_text_of_a_server_that_comes_from_the_cache_is_dated(site, tmp_path):
-    site.files.update({"/a.txt": TEXT, "/b.txt": TEXT})
+    site.contents.update({"/a.txt": TEXT, "/b.txt": TEXT})
     urls = find_sources([f"{site.url}/a.txt", f"{site.url}/b.txt"])
     first = Notes()
     again = Notes()
@@ -116,12 +82,12 @@ def test_a_zip_archive_on_a_server_is_read_from_its_end(site):
     with zipfile.ZipFile(packed, "w") as archive:
         archive.writestr("a.txt", TEXT)
         archive.writestr("b.txt", TEXT * 100_000)
-    site.files = {"/texts.zip": packed.getvalue()}
+    site.contents = {"/texts.zip": packed.getvalue()}
     assert read(f"{site.url}/texts.zip").split() == TEXT.split() * 100_001
 
 
 def test_a_connection_that_ends_early_is_damage(site):
-    site.files = {"/text": TEXT}
+    site.contents = {"/text": TEXT}
     site.missing_bytes = 7
     with refused_data("text", quoting="19 of 26 bytes"):
         read(f"{site.url}/text")
@@ -148,7 +114,11 @@ def test_errors_of_remote_files_hide_the_secrets_of_their_url(site):
 
 def test_models_pages_and_messages_keep_the_secrets_of_every_url(site, tmp_path):
     rows = b"".join(b"__label__%c word%c\n" % (c, c) for c in b"ab" * 30)
-    site.files = {"/rows.txt": rows, "/v.vec": b"2 2\na 1 2\nb 3 4\n", "/bad.vec": b"1 2\na x y\n"}
+    site.contents = {
+        "/rows.txt": rows,
+        "/v.vec": b"2 2\na 1 2\nb 3 4\n",
+        "/bad.vec": b"1 2\na x y\n",
+    }
     address = site.url.replace("//", "//user:secret@")
     url = {name: f"{address}/{name}?token=secret" for name in ("rows.txt", "v.vec", "bad.vec")}
     (tmp_path / "text.txt").write_text("a b\n" * 30)

@@ -13,9 +13,7 @@ from embedx.errors import DataError, InapplicableError
 from embedx.evaluation.word_sets import WordTests
 from embedx.evaluation.words import evaluate
 from embedx.labeled.read import read
-from embedx.report import (
-    labels as label_pages,
-)
+from embedx.report import labels as label_pages
 from embedx.report.contract import PageRequest, different_names
 from embedx.report.report import default_output, report
 from embedx.report.settings import ReportSettings

@@ -6,9 +6,7 @@ import pytest
 
 from embedx.evaluation import learning_curves
 from embedx.pages import charts
-from embedx.report import (
-    runs,
-)
+from embedx.report import runs
 
 
 def test_curves_are_read_from_the_model_folder():

@@ -6,9 +6,7 @@ import pytest
 from embedx.classification.prediction_analysis import PredictionAnalysis, Predictions
 from embedx.evaluation import error_analysis
 from embedx.labeled.data import Labels
-from embedx.report import (
-    confusion,
-)
+from embedx.report import confusion
 
 
 def drawn_answers(seed, n_rows=60, n_labels=9, k=5):

@@ -10,9 +10,7 @@ import embedx
 from embedx.cli import training
 from embedx.errors import DataError
 from embedx.training import checkpoint_folder, run_command
-from tests.support.checkpoints import (
-    left_behind,
-)
+from tests.support.checkpoints import left_behind
 from tests.support.refusals import refused, refused_data
 
 

@@ -22,7 +22,8 @@ from tests.support.refusals import refused
 from tests.support.resumed_runs import assert_resumes, same, word_run
 from tests.support.skipgram_forms import EVERY_WAY, assert_trains_as_the_reference
 from tests.support.skipgram_setup import Setup
-from tests.support.topic_vectors import CARS, CATS, assert_knows_the_topics, fit
+from tests.support.topic_vectors import assert_knows_the_topics, fit
+from tests.support.two_topics import CARS, CATS, COMMON
 
 WORDS = [
     "banana",
@@ -211,7 +212,7 @@ def test_every_objective_learns_the_topics_by_subwords(two_topics, name):
     fitted = fit(two_topics, name, subwords="4-5")
     assert_knows_the_topics(fitted.model)
     assert fitted.model.settings["subwords"] == "4-5"
-    assert {word for word, _ in fitted.model.most_similar("trucks", top_k=3)} <= CARS
+    assert {word for word, _ in fitted.model.most_similar("trucks", top_k=3)} <= set(CARS)
 
 
 @pytest.mark.parametrize("name", REPRESENTATIVES)
@@ -274,7 +275,7 @@ def test_the_memory_of_ngrams_is_reported(two_topics, capsys):
     n = len(
         {
             gram
-            for word in CARS | CATS | {"the", "and", "is", "a"}
+            for word in (*CARS, *CATS, *COMMON)
             for gram in reference.character_ngrams(word, 3, 4)
         }
     )

@@ -6,22 +6,10 @@ import re
 import numpy as np
 import pytest
 
-from embedx.text import (
-    encoded_corpus,
-)
+from embedx.text import encoded_corpus
 from embedx.text.cache import list_caches
-from tests.support.cached_corpora import as_reference, leftovers, read, small_corpus
+from tests.support.cached_corpora import as_reference, leftovers, read
 from tests.support.notes import Notes
-
-
-@pytest.fixture
-def corpus(tmp_path):
-    return small_corpus(tmp_path)
-
-
-@pytest.fixture
-def home(tmp_path):
-    return tmp_path / "cache"
 
 
 def flip(file):
@@ -52,11 +40,13 @@ DAMAGE = [  # with whether `list_caches`, which reads about.json alone, sees it
 
 
 @pytest.mark.parametrize(("damage", "complaint", "is_listed"), DAMAGE)
-def test_a_damaged_corpus_is_reported_and_encoded_again(corpus, home, damage, complaint, is_listed):
-    first = read(corpus, home)
+def test_a_damaged_corpus_is_reported_and_encoded_again(
+    small_text, cache_folder, damage, complaint, is_listed
+):
+    first = read(small_text, cache_folder)
     expected = as_reference(first)
     damage(first.folder)
-    (listed,) = list_caches(home)
+    (listed,) = list_caches(cache_folder)
     assert (listed["damage"] is not None) == is_listed
     if listed["damage"]:
         assert complaint in listed["damage"]
@@ -65,12 +55,12 @@ def test_a_damaged_corpus_is_reported_and_encoded_again(corpus, home, damage, co
             sum(file.stat().st_size for file in first.folder.iterdir()),
         )
     progress = Notes()
-    again = read(corpus, home, progress)
+    again = read(small_text, cache_folder, progress)
     assert as_reference(again) == expected
     assert re.match(rf"{first.folder}: damaged \(.*{complaint}.*\), ", progress.notes[0])
-    assert leftovers(home) == [first.key]
+    assert leftovers(cache_folder) == [first.key]
     progress = Notes()
-    assert as_reference(read(corpus, home, progress)) == expected
+    assert as_reference(read(small_text, cache_folder, progress)) == expected
     assert "token cache" in progress.notes[0]
 
 
@@ -119,14 +109,16 @@ EDITS = [
 
 
 @pytest.mark.parametrize(("edit", "complaint"), EDITS)
-def test_a_corpus_that_was_edited_with_care_is_built_again(corpus, home, edit, complaint):
+def test_a_corpus_that_was_edited_with_care_is_built_again(
+    small_text, cache_folder, edit, complaint
+):
     """All checksums are those of the edited files."""
-    first = read(corpus, home)
+    first = read(small_text, cache_folder)
     expected = as_reference(first)
     about = encoded_corpus.read_about(first.folder)
     edit(first.folder, about)
     del about["checksum"]
     encoded_corpus.write_about(first.folder, about)
     progress = Notes()
-    assert as_reference(read(corpus, home, progress)) == expected
+    assert as_reference(read(small_text, cache_folder, progress)) == expected
     assert f"{first.folder}: damaged ({complaint}" in progress.notes[0]

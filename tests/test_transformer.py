@@ -12,6 +12,7 @@ from embedx.errors import EmbedxError, InapplicableError, SettingError
 from embedx.training import trainer
 from tests.support.clock import Clock
 from tests.support.refusals import refused, refused_data
+from tests.support.two_topics import CATS
 
 SMALL = {"dim": 8, "epochs": 3, "threads": 1, "min_count": 1, "sample": 0.0}
 
@@ -20,9 +21,7 @@ SMALL = {"dim": 8, "epochs": 3, "threads": 1, "min_count": 1, "sample": 0.0}
 def documents(two_topics):
     """Token lists, and whether each is about cars."""
     lines = [line.split() for line in two_topics.read_text().splitlines()[:1500]]
-    return lines, [
-        int(not {"cat", "dog", "purr", "fur", "paw", "tail"} & set(line)) for line in lines
-    ]
+    return lines, [int(not set(CATS) & set(line)) for line in lines]
 
 
 def test_a_document_becomes_the_mean_of_its_words(documents):

@@ -14,6 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
 import typer
 
 from tests.support.needs import BROWSER, DRIVER
@@ -125,20 +126,45 @@ def texts(driver, selector):
     )
 
 
+def until(driver, condition):
+    """Wait until it holds, and give what it gives."""
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    return WebDriverWait(driver, PATIENCE, poll_frequency=0.05).until(lambda _: condition())
+
+
+def find(driver, selector):
+    return driver.find_elements("css selector", selector)
+
+
+def save_files_to(driver, folder):
+    """Have what a page offers as a file saved in a folder, without a question."""
+    driver.execute_cdp_cmd(
+        "Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(folder)}
+    )
+
+
+def map_labels(driver):
+    """The words that the map of a report shows, with the places of their middles in the window."""
+    script = (
+        "return [...document.querySelectorAll('#plane text[data-word]')].map(each => { const box ="
+        " each.getBoundingClientRect();return [each.textContent, box.x + box.width / 2, box.y +"
+        " box.height / 2]; })"
+    )
+    return {word: np.array([x, y]) for word, x, y in driver.execute_script(script)}
+
+
 def choose(driver, word, typed=None):
     """Choose a word on the map of a page of `embedx report` by its search, and wait until it is
     shown.
     """
     from selenium.webdriver.common.by import By
     from selenium.webdriver.common.keys import Keys
-    from selenium.webdriver.support.ui import WebDriverWait
 
     search = driver.find_element(By.ID, "search")
     search.clear()
     search.send_keys(typed or word, Keys.ENTER)
-    WebDriverWait(driver, PATIENCE).until(
-        lambda driver: texts(driver, "#plane text.chosen") == [word]
-    )
+    until(driver, lambda: texts(driver, "#plane text.chosen") == [word])
 
 
 def main(

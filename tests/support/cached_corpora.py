@@ -8,19 +8,18 @@ from embedx.text.sources import find_sources
 TEXT = "The cat sat.\nThe dog\n\n sat on the cat \u2028 mat\n"
 
 
-def small_corpus(folder):
-    path = folder / "corpus.txt"
-    path.write_text(TEXT)
-    return path
+def leftovers(cache_folder):
+    """The names of what is in a cache folder."""
+    return [file.name for file in cache_folder.iterdir()]
 
 
-def leftovers(home):
-    return [file.name for file in home.iterdir()]
-
-
-def read(corpus, home, progress=SILENT, **settings):
-    return encode_sources(find_sources([str(corpus)]), TextSettings(**settings), progress, home)
+def read(file, cache_folder, progress=SILENT, **settings):
+    """The tokens of a text, from the cache if they are there."""
+    return encode_sources(
+        find_sources([str(file)]), TextSettings(**settings), progress, cache_folder
+    )
 
 
 def as_reference(corpus):
+    """Tokens, words and counts as `reference_text.encoded` gives them."""
     return corpus.tokens.tolist(), [*corpus.words], corpus.counts.tolist()

@@ -3,11 +3,11 @@
 import pytest
 
 from embedx.objectives import OBJECTIVES
-from tests.support.classify_runs import DATA, REPRESENTATIVES, WAYS
+from tests.support.classify_runs import DATA, OPTIONS_OF_KIND, REPRESENTATIVES
 
 
 def objectives_where(holds=lambda objective: True):
-    """Run a test for each objective that declares what `holds` asks for."""
+    """Run a test for each objective for which this holds."""
     chosen = {name: objective for name, objective in OBJECTIVES.items() if holds(objective)}
     return pytest.mark.parametrize("objective", chosen.values(), ids=list(chosen))
 
@@ -16,6 +16,7 @@ EVERY_OBJECTIVE = objectives_where()
 
 
 def precision(trained, kind):
+    """P@1 on the test rows of a kind of inputs."""
     return trained.classifier.evaluate(DATA[kind][1], threads=1)["p@1"]
 
 
@@ -23,8 +24,11 @@ def bytes_of(trained):
     return {name: array.tobytes() for name, array in trained.classifier.arrays.items()}
 
 
-# An objective of each kind, each with another kind of inputs.
-TURNS = pytest.mark.parametrize(
+# Another kind of inputs for each.
+ONE_OBJECTIVE_OF_EACH_KIND = pytest.mark.parametrize(
     ("objective", "kind"),
-    [(objective, list(WAYS)[i % 3]) for i, objective in enumerate(REPRESENTATIVES.values())],
+    [
+        (objective, list(OPTIONS_OF_KIND)[i % 3])
+        for i, objective in enumerate(REPRESENTATIVES.values())
+    ],
 )

@@ -9,11 +9,12 @@ from embedx.labeled.digits import digits
 from embedx.objectives import OBJECTIVES
 from tests.support.label_training import train
 
-WAYS = {"dense": {}, "sparse": {}, "hidden": {"hidden": 20}}
+# of inputs: dense rows, sparse rows, and sparse rows through a hidden layer
+OPTIONS_OF_KIND = {"dense": {}, "sparse": {}, "hidden": {"hidden": 20}}
 
 
-def of(holds):
-    """The first objective that declares what `holds` asks for."""
+def first_where(holds):
+    """The first objective for which this holds."""
     return next(objective for objective in OBJECTIVES.values() if holds(objective))
 
 
@@ -47,17 +48,17 @@ TINY = topics(40, 2, n_labels=6)
 
 
 def run(objective, kind="sparse", data=None, settings=None, **options):
-    """Train an objective, given as class, by itself and one thread."""
-    chosen = {"threads": 1} | WAYS[kind] | options
+    """Train an objective, given as a class, by one thread on a kind of inputs."""
+    chosen = {"threads": 1} | OPTIONS_OF_KIND[kind] | options
     data = DATA[kind][0] if data is None else data
     return train(data, objective(settings or objective.Settings()), ClassifySettings(**chosen))
 
 
 REPRESENTATIVES = {
-    "drawn": of(
+    "drawn": first_where(
         lambda o: o.positives == "single" and "unigram" in o.samplers() and o.step == "gradient"
     ),
-    "path": of(lambda o: "path" in o.candidates),
-    "columns": of(lambda o: o.samplers()[0] == "all" and not o.traits.separable),
-    "tiles": of(lambda o: o.samplers()[0] == "all" and o.traits.separable),
+    "path": first_where(lambda o: "path" in o.candidates),
+    "columns": first_where(lambda o: o.samplers()[0] == "all" and not o.traits.separable),
+    "tiles": first_where(lambda o: o.samplers()[0] == "all" and o.traits.separable),
 }

@@ -5,8 +5,7 @@ import os
 import re
 import warnings
 
-from embedx.errors import in_python, spelled
-from embedx.runtime.progress import Silent
+from tests.support.notes import Notes
 
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 NODE = {"num_cpus": 1, "object_store_memory": 100_000_000}
@@ -28,38 +27,29 @@ def cluster_of(n_nodes=2):
             cluster.shutdown()
 
 
-class Watching(Silent):
-    """Progress that notes what is told, and does something once when so much of the training is
-    over.
-    """
+class Watching(Notes):
+    """Notes, and something is done once when so much of the training is over."""
 
     interval = 0.05
 
     def __init__(self, share=1.0, act=lambda watching: None):
+        super().__init__()
         self.share = share
         self.act = act
-        self.notes = []
         self.total = None
 
-    def start(self, title, total, unit, done=0.0):
+    def start(self, title, total, unit, done=0):
+        super().start(title, total, unit, done)
         self.total = total if title == "training" else None
 
     def update(self, done, **facts):
+        super().update(done, **facts)
         if self.total and done >= self.share * self.total:
             self.share = float("inf")
             self.act(self)
-
-    def note(self, *message):
-        self.notes.append(spelled(message, in_python))
-
-    def warn(self, *text):
-        self.note("warning: ", *text)
 
     def workers(self):
         """The process of each worker that has started, in the order in which they did."""
         started = re.compile(r"worker \d+ on .*\(process (\d+)\)")
         matches = map(started.match, self.notes)
         return [int(match[1]) for match in matches if match is not None]
-
-    def says(self, words):
-        return [note for note in self.notes if words in note]

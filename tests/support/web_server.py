@@ -6,8 +6,8 @@ import threading
 
 
 class Site:
-    """What a web server has and what it can be made to do: a file under any name, or `contents` by
-    path.
+    """What a web server has and what it can be made to do: `contents` by path, and under any other
+    name one file, if there is one.
     """
 
     def __init__(self, content):
@@ -22,6 +22,7 @@ class Site:
         self.moved = {}  # path: where to
         self.then = lambda: None  # what happens after the first answer
         self.asked = []  # (path, Range)
+        self.agents = []  # User-Agent of each request
         self.n_resumed = 0
         self.other_part = None  # Content-Range of an answer that was not asked for
 
@@ -32,6 +33,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         path = self.path
         byte_range = self.headers.get("Range")
         site.asked.append((path, byte_range))
+        site.agents.append(self.headers["User-Agent"])
         if path in site.statuses:
             return self.send_error(site.statuses[path])
         if path in site.moved:
@@ -45,11 +47,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.end_headers()
             self.wfile.write(b"wrong")
             return None
-        content = site.contents.get(path, site.content)
-        starts = (
-            byte_range is not None and site.has_ranges and self.headers["If-Range"] == site.date
-        )
-        start = int(byte_range.removeprefix("bytes=").removesuffix("-")) if starts else 0
+        content = site.contents.get(path.partition("?")[0], site.content)
+        if content is None:
+            return self.send_error(404)
+        is_unchanged = self.headers["If-Range"] in (None, site.date)
+        starts = byte_range is not None and site.has_ranges and is_unchanged
+        start = int(byte_range.removeprefix("bytes=").partition("-")[0] or 0) if starts else 0
         if starts and start >= len(content):
             self.send_response(416)
             self.send_header("Content-Range", f"bytes */{len(content)}")
@@ -70,8 +73,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 @contextlib.contextmanager
-def serving(content):
-    """A `Site` with that content, served while the block runs."""
+def serving(content=None):
+    """A `Site` with that content, if any, served while the block runs."""
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         server.site = Site(content)
         server.site.url = f"http://127.0.0.1:{server.server_port}"
