@@ -39,7 +39,7 @@ SECTIONS = {
 AUGMENT = "augment"
 FORMS = ("utility", "noise")
 AUGMENTED = ("ar", "ar-probit", "ar-logistic")
-HIDDEN = {"eurlex": 100}  # sets whose features are met through a hidden layer
+HIDDEN = {"eurlex": 100}  # sets that are trained through a hidden layer
 ABOUT = {
     "digits": "8 × 8 pixels, 0 to 16; dense",
     "mnist": "pixels divided by 255, 4,000 rows; dense",

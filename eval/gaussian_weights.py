@@ -6,7 +6,7 @@ weight than by a number?
     omniglot      characters by their pixels
 
 Each row has the first of its labels. Some rows are trained on, of which a quarter is held out for
-the prior and the temperature; others choose the l2 penalty of each way of predicting. One training
+the prior and the temperature; others choose the l2 penalty for each kind of weights. One training
 gives both: its weights as numbers, and as the means of distributions.
 
     bibtex-all     the same rows with all their labels
@@ -57,7 +57,7 @@ SOFTMAX = ("softmax", "ar")
 # Measured with one label a row, at the default epochs, without a penalty.
 UTILITIES = ("ar-probit", "ar-logistic")
 OBJECTIVES = (*SOFTMAX, *UTILITIES)
-WAYS = ("point", "gaussian")
+WEIGHTS = ("point", "gaussian")
 # The penalty of weights, in units of mean |x|² / rows.
 PENALTIES = (0.0, 0.03, 0.1)
 # Training rows of a label: the first and the last number of each group.
@@ -167,14 +167,14 @@ def measure(run: Run, job: Job) -> Result:
     classifier = papers.fit(parts.training, job["objective"], options).classifier
     relative_prior = classifier.facts["prior_variance"] * length**2
     result: dict[str, Any] = {"prior": relative_prior}
-    for way in reversed(WAYS):
-        if way == "point":
+    for weights in reversed(WEIGHTS):
+        if weights == "point":
             del classifier.arrays["variance"]
         log_p, label = predicted(classifier, parts.choosing)
         test_log_p, test_label = predicted(classifier, parts.test)
         factor = fitted_factor(log_p, label)
         tempered = log_softmax(factor * test_log_p)
-        result[way] = {
+        result[weights] = {
             "choosing": float(log_p[np.arange(len(label)), label].mean()),
             "tempered": float(tempered[np.arange(len(test_label)), test_label].mean()),
             **measures(test_log_p, test_label, classifier.trained_counts[test_label]),
@@ -189,10 +189,10 @@ def measure_all_labels(run: Run, job: Job) -> Result:
     classifier = papers.fit(training, job["objective"], options).classifier
     result: dict[str, Any] = {"labels": training.n_labels, "rows": len(training)}
     result["prior"] = classifier.facts["prior_variance"]
-    for way in reversed(WAYS):
-        if way == "point":
+    for weights in reversed(WEIGHTS):
+        if weights == "point":
             del classifier.arrays["variance"]
-        result[way] = measures_of_all_labels(classifier, test)
+        result[weights] = measures_of_all_labels(classifier, test)
     return result
 
 
@@ -277,8 +277,8 @@ def table_of_all_labels(name: str) -> Any:
             [
                 row
                 for objective in OBJECTIVES
-                for way in WAYS
-                for row in line_of_all_labels(records, name, objective, way)
+                for weights in WEIGHTS
+                for row in line_of_all_labels(records, name, objective, weights)
             ]
         )
 
@@ -286,23 +286,23 @@ def table_of_all_labels(name: str) -> Any:
 
 
 def line_of_all_labels(
-    records: Records, name: str, objective: str, way: str
+    records: Records, name: str, objective: str, weights: str
 ) -> Iterator[dict[str, str]]:
     """A row of the table: means ± standard deviations over the seeds."""
     results = [record["result"] for record in records.find(data=name, objective=objective)]
     if not results:
         return
     labels = statistics.fmean(result["labels"] for result in results)
-    row = {"objective": f"`{objective}`", "labels": f"{labels:,.0f}", "weights": way}
-    yield row | columns_of(results, way)
+    row = {"objective": f"`{objective}`", "labels": f"{labels:,.0f}", "weights": weights}
+    yield row | columns_of(results, weights)
 
 
-def columns_of(results: list[Result], way: str) -> dict[str, str]:
-    """Likelihoods, accuracy and calibration of one way of predicting."""
-    measured = [result[way] for result in results]
+def columns_of(results: list[Result], weights: str) -> dict[str, str]:
+    """Likelihoods, accuracy and calibration by one kind of weights."""
+    measured = [result[weights] for result in results]
     columns = {"log-likelihood": mean_and_deviation([one["log_likelihood"] for one in measured])}
-    gains = [one[way]["log_likelihood"] - one["point"]["log_likelihood"] for one in results]
-    columns["above the points"] = "" if way == "point" else mean_and_deviation(gains)
+    gains = [one[weights]["log_likelihood"] - one["point"]["log_likelihood"] for one in results]
+    columns["above the points"] = "" if weights == "point" else mean_and_deviation(gains)
     for place, group in enumerate(GROUPS):
         values = [one["groups"][place] for one in measured]
         columns[group] = mean_and_deviation([value for value in values if value is not None])
@@ -318,15 +318,15 @@ def tables_of(name: str) -> Any:
         rows = [
             line
             for objective in OBJECTIVES
-            for way in WAYS
-            for line in lines(records, name, objective, way)
+            for weights in WEIGHTS
+            for line in lines(records, name, objective, weights)
         ]
         return table(rows)
 
     return results
 
 
-def lines(records: Records, name: str, objective: str, way: str) -> Iterator[dict[str, str]]:
+def lines(records: Records, name: str, objective: str, weights: str) -> Iterator[dict[str, str]]:
     """Rows of the table: by the default number of epochs, by fewer, and by fewer with the penalty
     that other rows choose.
     """
@@ -337,23 +337,23 @@ def lines(records: Records, name: str, objective: str, way: str) -> Iterator[dic
     by_seed: dict[int, list[Result]] = {}
     for one in penalised:
         by_seed.setdefault(one["job"]["seed"], []).append(one["result"])
-    chosen = [max(runs, key=lambda run: run[way]["choosing"]) for runs in by_seed.values()]
-    yield from line(objective, way, "default", "none", by_default)
-    yield from line(objective, way, "fewer", "none", plain)
-    yield from line(objective, way, "fewer", "chosen", chosen)
+    chosen = [max(runs, key=lambda run: run[weights]["choosing"]) for runs in by_seed.values()]
+    yield from line(objective, weights, "default", "none", by_default)
+    yield from line(objective, weights, "fewer", "none", plain)
+    yield from line(objective, weights, "fewer", "chosen", chosen)
 
 
 def line(
-    objective: str, way: str, epochs: str, penalty: str, results: list[Result]
+    objective: str, weights: str, epochs: str, penalty: str, results: list[Result]
 ) -> Iterator[dict[str, str]]:
     """Means ± standard deviations over the seeds, and of the difference from the same weights as
     points; nothing where nothing was measured.
     """
     if not results:
         return
-    measured = [result[way] for result in results]
-    row = {"objective": f"`{objective}`", "weights": way, "epochs": epochs, "l2": penalty}
-    columns = columns_of(results, way)
+    measured = [result[weights] for result in results]
+    row = {"objective": f"`{objective}`", "weights": weights, "epochs": epochs, "l2": penalty}
+    columns = columns_of(results, weights)
     row["log-likelihood"] = columns["log-likelihood"]
     row["after a temperature"] = mean_and_deviation(
         [one["tempered"] for one in measured if "tempered" in one]

@@ -23,7 +23,7 @@ from embedx.labeled.data import Labeled, Labels
 from embedx.labeled.label_rules import chosen_labels
 from eval import papers
 from eval.experiment import Experiment, Run
-from eval.page import number, table
+from eval.page import mean_and_deviation, number, table
 from eval.records import Job, Records, Result
 
 DATA = ("omniglot", "eurlex-4.3k", "enwiki-cat")
@@ -206,8 +206,7 @@ def lines(records: Records, name: str, contender: str) -> Iterator[dict[str, str
         }
         for place, n in enumerate(NEAREST):
             values = [result[best][place] for result in runs]
-            spread = statistics.stdev(values) if len(values) > 1 else 0.0
-            row[f"R@{n}"] = f"{number(statistics.fmean(values))} ± {number(spread)}"
+            row[f"R@{n}"] = mean_and_deviation(values)
         row["seconds"] = number(statistics.median(result["seconds"] for result in runs), 1)
         yield row
 

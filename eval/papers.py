@@ -121,6 +121,11 @@ def search_rates(job_at: Callable[[int], Job], score: Callable[[Job], float]) ->
         yield job_at(new)
 
 
+def best_rate(achieved: dict[float, float]) -> float:
+    """The learning rate that achieved most, of several the smallest."""
+    return max(sorted(achieved), key=lambda rate: achieved[rate])
+
+
 def unguarded(strategy: Any) -> Any:
     """The strategy, whose run ends where it diverges."""
     strategy.is_guarded = False
@@ -128,7 +133,7 @@ def unguarded(strategy: Any) -> Any:
 
 
 def start_from(training: Any, objective: str, arrays: dict[str, np.ndarray]) -> Any:
-    """A run to go on from, with these parameters."""
+    """A run to continue, with these parameters."""
     counts = np.maximum(np.bincount(training.labels.ids, minlength=training.n_labels), 1)
     objective_class = objective_called(objective)
     classifier = Classifier(

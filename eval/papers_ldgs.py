@@ -164,7 +164,7 @@ def curve_jobs(run: Run, section: str) -> Iterator[Job]:
             yield from (key | {"what": "rate", "rate": rate} for rate in rates)
             tried = achieved(run.records, key)
             rates = []
-            best = best_rate(tried)
+            best = papers.best_rate(tried)
             if len(tried) < run.settings.max_rates and best in (min(tried), max(tried)):
                 rates = [float(f"{best / 3 if best == min(tried) else best * 3:.1g}")]
         yield key | {"what": "curve"}
@@ -192,11 +192,6 @@ def achieved(records: Records, key: Job) -> dict[float, float]:
         record["job"]["rate"]: -1.0 if (value := record["result"]["measure"]) is None else value
         for record in runs
     }
-
-
-def best_rate(tried: dict[float, float]) -> float:
-    """The rate that achieved most, of several the smallest."""
-    return max(sorted(tried), key=lambda rate: tried[rate])
 
 
 def speed_jobs(run: Run) -> Iterator[Job]:
@@ -440,7 +435,7 @@ def at_best_rate(run: Run, job: Job) -> Result:
     task = TASKS[job["section"]]
     data = data_of(run, job["section"])
     options = chosen_options(run, job, data.training.n_labels)
-    options["learning_rate"] = best_rate(
+    options["learning_rate"] = papers.best_rate(
         achieved(run.records, {name: job[name] for name in ("section", "contender")})
     )
     n_rows = run.settings.many[3] if task.identities else run.settings.curve_rows

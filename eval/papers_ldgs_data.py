@@ -33,8 +33,8 @@ WINDOW = 5  # kept words to each side
 
 
 class Data(NamedTuple):
-    """A data set; `start` has the arrays of a classifier that knows it well, for timing steps that
-    meet a trained table.
+    """A data set; `start` has the arrays of a classifier that knows it well, for the time of steps
+    on trained rows.
     """
 
     training: Any

@@ -19,7 +19,7 @@ from embedx.errors import DivergedError
 from eval import datasets, papers_ldgs_data as sources
 from eval.experiment import Run
 from eval.page import DASH, number, table
-from eval.papers import accuracy_of, fit
+from eval.papers import accuracy_of, best_rate, fit
 from eval.records import Job, Record, Records, Result
 
 
@@ -234,11 +234,6 @@ def tried(records: Records, job: Job) -> dict[float, float]:
         value = record["result"]["measure"]
         scores[record["job"]["rate"]] = -1.0 if value is None else value
     return scores
-
-
-def best_rate(achieved: dict[float, float]) -> float:
-    """The rate that achieved most, of several the smallest."""
-    return max(sorted(achieved), key=lambda rate: achieved[rate])
 
 
 # ---- tables

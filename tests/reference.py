@@ -213,14 +213,14 @@ def huffman_depths(counts):
 
 
 def tree_log_probability(z, offsets, nodes, bits):
-    """Morin & Bengio 2005: the log of the product of the decisions on the way to each class, one
+    """Morin & Bengio 2005: the log of the product of the decisions on the path to each class, one
     class after the other.
     """
-    ways = [range(start, end) for start, end in itertools.pairwise(offsets)]
+    paths = [range(start, end) for start, end in itertools.pairwise(offsets)]
     return np.array(
         [
-            sum(np.log(sigmoid(z[nodes[i]] if bits[i] else -z[nodes[i]])) for i in way)
-            for way in ways
+            sum(np.log(sigmoid(z[nodes[i]] if bits[i] else -z[nodes[i]])) for i in path)
+            for path in paths
         ]
     )
 

@@ -111,7 +111,7 @@ def lines_of_draws(met, centres, noise, log_expected, form, keeps_accidental_hit
 
 
 def lines_of_all(met, n_rows, form, keeps_accidental_hits):
-    """The same where all rows compete."""
+    """The same where all rows are candidates."""
     n_pairs = sum(met.values())
     labels_of_examples = [{y: n} for y, n in met.items()] if form == FORM_PER_PAIR else [met]
     noise_count = n_pairs if form == FORM_SUMMED else 1

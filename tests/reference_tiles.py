@@ -10,7 +10,7 @@ from embedx.kernels.random import bits
 
 
 def shuffled(n, epochs, key):
-    """The order of each pass, by the kernel's own random numbers."""
+    """The order of each epoch, by the kernel's own random numbers."""
     order = list(range(n))
     counter = 0
     for _ in range(epochs):
@@ -30,7 +30,7 @@ def support_of(x, y, plan):
 
 def naive_tile(x, y, weight, plan, optimizer, l2, loss, row_weight):
     """The rows (labels, features and bias) after training, in float64, and the loss of the last
-    pass. The loss of row i is multiplied by row_weight[i].
+    epoch. The loss of row i is multiplied by row_weight[i].
     """
     n, n_features = x.shape
     n_labels = y.shape[1]
@@ -41,8 +41,8 @@ def naive_tile(x, y, weight, plan, optimizer, l2, loss, row_weight):
     )
     parameters.s += float(plan.first_state)
     with_one = np.column_stack([x, np.full(n, float(plan.has_bias))])
-    rest = np.zeros(n, dtype=int)
-    last_rest = np.zeros(n, dtype=int)
+    skips_left = np.zeros(n, dtype=int)
+    last_skips = np.zeros(n, dtype=int)
     n_steps = plan.epochs * -(-n // plan.batch_size)
     step = 0
     total = 0.0
@@ -54,8 +54,8 @@ def naive_tile(x, y, weight, plan, optimizer, l2, loss, row_weight):
             step += 1
             gradient = np.zeros_like(parameters.w)
             for i in chosen:
-                if rest[i] > 0:
-                    rest[i] -= 1
+                if skips_left[i] > 0:
+                    skips_left[i] -= 1
                     continue
                 z = parameters.w @ with_one[i]
                 negative = weight[i] * (1.0 - y[i])
@@ -72,10 +72,10 @@ def naive_tile(x, y, weight, plan, optimizer, l2, loss, row_weight):
                     c = 2 * (negative * over - y[i] * short)
                 if not c.any():
                     if not y[i].any():
-                        last_rest[i] = min(2 * last_rest[i] + 1, tiles.MAX_SKIPS)
-                        rest[i] = last_rest[i]
+                        last_skips[i] = min(2 * last_skips[i] + 1, tiles.MAX_SKIPS)
+                        skips_left[i] = last_skips[i]
                     continue
-                last_rest[i] = 0
+                last_skips[i] = 0
                 gradient += row_weight[i] * np.outer(c, with_one[i]) / len(chosen)
             gradient *= support
             parameters.step(gradient, gradient != 0, lr)
@@ -85,8 +85,8 @@ def naive_tile(x, y, weight, plan, optimizer, l2, loss, row_weight):
 
 
 def naive_dual_tile(x, y, weight, c, plan, row_weight):
-    """The rows (labels, features and bias) after plan of dual coordinate descent, in float64, with
-    C of row i multiplied by row_weight[i].
+    """The rows (labels, features and bias) after dual coordinate descent, in float64. C
+    of row i is multiplied by row_weight[i].
     """
     n, n_features = x.shape
     n_labels = y.shape[1]
@@ -95,13 +95,13 @@ def naive_dual_tile(x, y, weight, c, plan, row_weight):
     w = np.zeros((n_labels, n_features + 1))
     alpha = np.zeros((n, n_labels))
     with_one = np.column_stack([x, np.ones(n)])
-    rest = np.zeros(n, dtype=int)
-    last_rest = np.zeros(n, dtype=int)
+    skips_left = np.zeros(n, dtype=int)
+    last_skips = np.zeros(n, dtype=int)
     for order in shuffled(n, plan.epochs, plan.key):
         longest = 0.0
         for i in order:
-            if rest[i] > 0:
-                rest[i] -= 1
+            if skips_left[i] > 0:
+                skips_left[i] -= 1
                 continue
             square = within[i] @ within[i] + 1
             steps = np.zeros(n_labels)
@@ -118,11 +118,11 @@ def naive_dual_tile(x, y, weight, c, plan, row_weight):
                 steps[k] = sign * (after - alpha[i, k])
                 alpha[i, k] = after
             if steps.any():
-                last_rest[i] = 0
+                last_skips[i] = 0
                 w += np.outer(steps, with_one[i]) * support
             elif not y[i].any():
-                last_rest[i] = min(2 * last_rest[i] + 1, tiles.MAX_SKIPS)
-                rest[i] = last_rest[i]
+                last_skips[i] = min(2 * last_skips[i] + 1, tiles.MAX_SKIPS)
+                skips_left[i] = last_skips[i]
             longest = max(longest, square * np.abs(steps).max())
         if longest < sparse_tiles.TOLERANCE:
             break

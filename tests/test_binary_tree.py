@@ -56,7 +56,7 @@ def test_probabilities_multiply_along_the_paths(counts, ordered):
         np.float32,
         np.int64,
     )
-    # all ways start at the root
+    # all paths start at the root
     assert (paths.nodes[paths.offsets[:-1][np.diff(paths.offsets) > 0]] == 0).all()
 
 
@@ -69,8 +69,8 @@ def test_a_tree_of_halves_keeps_the_order_and_has_the_least_depth(counts):
     objective = HierarchicalSoftmax(HierarchicalSoftmax.Settings())
     objective.prepare(counts, order)
     offsets, _, bits = objective.paths()
-    ways = [tuple(bits[offsets[k] : offsets[k + 1]]) for k in order]
-    assert ways == sorted(ways)
+    paths = [tuple(bits[offsets[k] : offsets[k + 1]]) for k in order]
+    assert paths == sorted(paths)
     assert np.sum(0.5**tree.depth) == 1
     assert len(tree.branch) == max(len(counts) - 1, 1)
     assert tree.levels.tolist() == sorted({*tree.levels.tolist()})
@@ -80,7 +80,7 @@ def test_a_tree_of_halves_keeps_the_order_and_has_the_least_depth(counts):
     assert tree.depth.max() <= flattest + 1 + unseen
     if seen > 1 and seen.bit_count() == 1:
         half = order[:seen].reshape(2, -1)
-        assert [[ways[order.tolist().index(k)][0] for k in side] for side in half] == [
+        assert [[paths[order.tolist().index(k)][0] for k in side] for side in half] == [
             [0] * (seen // 2),
             [1] * (seen // 2),
         ]
@@ -96,8 +96,8 @@ def test_the_loss_of_a_tree_is_minus_the_log_probability():
     objective.prepare(np.array(COUNTS["Zipf"]))
     paths = objective.paths()
     z = np.random.default_rng(10).normal(size=298)
-    way = slice(*paths.offsets[77:79])
-    bits = paths.bits[way]
-    candidates = Candidates(z[paths.nodes[way]], bits, 1 - bits, 0 * bits)
+    path = slice(*paths.offsets[77:79])
+    bits = paths.bits[path]
+    candidates = Candidates(z[paths.nodes[path]], bits, 1 - bits, 0 * bits)
     loss = evaluate(objective, candidates).loss
     assert loss == pytest.approx(-objective.log_probability(z, np.zeros(299))[77])

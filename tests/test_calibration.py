@@ -63,13 +63,13 @@ def test_printed_probabilities_are_between_0_and_1(objective, options, settings,
     model = trained(data, objective, options, calibration=0.5, neighbours="none", **settings)
     assert model.facts["examples"] == 2000
     p, is_right = answers(model, test)
-    error = largest_error(p, is_right, least=500)
+    error = largest_error(p, is_right, min_answers=500)
     # of one label a row there are fewer right answers to learn from
     assert error < (0.03 if several else 0.06)
     del model.arrays["calibration"]
     raw, still_right = answers(model, test)
     np.testing.assert_array_equal(is_right, still_right)
-    assert largest_error(raw, is_right, least=500) > error + 0.02
+    assert largest_error(raw, is_right, min_answers=500) > error + 0.02
 
 
 def test_probabilities_of_single_label_rows_sum_to_at_most_one_for_every_top_k():

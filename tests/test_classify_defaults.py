@@ -1,5 +1,5 @@
-"""What settings of classification become that are left open: by the objective, the optimiser and
-the data.
+"""Settings of classification that are not given follow from the objective, the optimiser and the
+data.
 """
 
 import dataclasses
@@ -35,19 +35,20 @@ def rows(n=90, scale=1.0, n_labels=3, is_sparse=True):
     return Labeled(csr_matrix(x) if is_sparse else x, Labels.single(label), n_labels)
 
 
-def settled(data, objective=SOFTMAX, **options):
+def settings_for(data, objective=SOFTMAX, **options):
+    """Settings as they are resolved for an objective, given as a class, and data."""
     return resolved(ClassifySettings(**options), objective(objective.Settings()), data)
 
 
 def test_more_rows_mean_fewer_epochs():
-    epochs = [settled(rows(n)).epochs for n in (9, 10_000, 90_000, 4_000_000)]
+    epochs = [settings_for(rows(n)).epochs for n in (9, 10_000, 90_000, 4_000_000)]
     assert epochs == [
         settings.MAX_EPOCHS,
         settings.ROOT_EPOCHS // 100,
         settings.ROOT_EPOCHS // 300,
         settings.MIN_EPOCHS,
     ]
-    assert settled(rows(), epochs=3).epochs == 3
+    assert settings_for(rows(), epochs=3).epochs == 3
 
 
 def test_rows_of_several_labels_count_for_as_many_and_lower_the_rate():
@@ -57,11 +58,13 @@ def test_rows_of_several_labels_count_for_as_many_and_lower_the_rate():
         Labels(np.arange(10_001) * 4, np.tile(np.arange(4, dtype=np.int32), 10_000)),
         4,
     )
-    assert settled(four).epochs == settings.ROOT_EPOCHS // 200
-    assert settled(four).learning_rate == pytest.approx(settled(one).learning_rate / 2, rel=1e-2)
+    assert settings_for(four).epochs == settings.ROOT_EPOCHS // 200
+    assert settings_for(four).learning_rate == pytest.approx(
+        settings_for(one).learning_rate / 2, rel=1e-2
+    )
 
 
-def test_dual_coordinate_descent_keeps_its_passes_and_zero_biases():
+def test_dual_coordinate_descent_keeps_its_epochs_and_zero_biases():
     hinge = OVA(OVA.Settings(loss="squared-hinge"))
     chosen = resolved(ClassifySettings(weights="sparse"), hinge, rows())
     assert (chosen.optimizer, chosen.epochs, chosen.bias) == ("dcd", settings.DUAL_EPOCHS, "zero")
@@ -73,7 +76,7 @@ def test_dual_coordinate_descent_keeps_its_passes_and_zero_biases():
 )
 def test_rates_suit_the_scale_of_the_features(optimizer, power, is_sparse):
     def rate(scale=10.0, **options):
-        return settled(
+        return settings_for(
             rows(scale=scale, is_sparse=is_sparse), optimizer=optimizer, **options
         ).learning_rate
 
@@ -97,7 +100,7 @@ def test_the_rate_of_continued_training_suits_features_scaled_as_the_classifier_
         new_rows,
         previous_arrays=scaling_arrays(old_rows.features, "column-max"),
     )
-    old_rate = settled(old_rows, scaling="column-max").learning_rate
+    old_rate = settings_for(old_rows, scaling="column-max").learning_rate
     assert resolve_settings(problem).settings.learning_rate == pytest.approx(10 * old_rate)
 
 
@@ -151,15 +154,15 @@ def test_an_objective_may_declare_defaults_by_kind_of_input():
 
     dense = rows(is_sparse=False)
     rates = [
-        settled(dense, Declares),
-        settled(rows(), Declares),
-        settled(rows(), Declares, hidden=4),
+        settings_for(dense, Declares),
+        settings_for(rows(), Declares),
+        settings_for(rows(), Declares, hidden=4),
     ]
     assert [settings.learning_rate for settings in rates] == [1.0, 0.5, 0.25]
-    assert {settings.bias for settings in rates} == {"zero"} != {settled(dense).bias}
-    assert settled(dense, Declares, bias="frequency").bias == "frequency"
+    assert {settings.bias for settings in rates} == {"zero"} != {settings_for(dense).bias}
+    assert settings_for(dense, Declares, bias="frequency").bias == "frequency"
     # The objective's rates are for its own optimiser.
-    rowwise = settled(rows(is_sparse=False), Declares, optimizer="rowwise-adagrad")
+    rowwise = settings_for(rows(is_sparse=False), Declares, optimizer="rowwise-adagrad")
     assert rowwise.learning_rate == OPTIMIZERS["rowwise-adagrad"].rates[LABELS]
     assert (
         str(ByInput(1.0, 0.5, 0.25))

@@ -138,15 +138,15 @@ def interrupting(classifier, epoch, seconds):
 
 
 @pytest.mark.parametrize(
-    "way", [{"watch": interrupting}, {"progress": Impatient()}], ids=["watch", "progress"]
+    "options", [{"watch": interrupting}, {"progress": Impatient()}], ids=["watch", "progress"]
 )
-def test_ctrl_c_keeps_what_was_learned(way):
-    trained = watched(epochs=10_000, **way)
+def test_ctrl_c_keeps_what_was_learned(options):
+    trained = watched(epochs=10_000, **options)
     assert isinstance(trained.outcome.interrupted_by, KeyboardInterrupt)
     assert trained.classifier.facts["interrupted"]
     assert 0 < trained.outcome.epochs < 10_000
     assert np.abs(trained.classifier.arrays["output"]).max() > 0
-    if "watch" in way:
+    if "watch" in options:
         assert len(trained.classifier.facts["history"]) == 2
         assert precision(trained, "sparse") > 0.4
 

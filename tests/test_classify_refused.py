@@ -29,7 +29,7 @@ from tests.support.label_training import train
 from tests.support.refusals import refused, refused_data
 
 STEP = first_where(lambda o: o.step == "proximal")
-PATH, COLUMNS, DRAWN = (REPRESENTATIVES[way] for way in ("path", "columns", "drawn"))
+PATH, COLUMNS, DRAWN = (REPRESENTATIVES[kind] for kind in ("path", "columns", "drawn"))
 WRONG = {
     "sampler": (
         PATH,

@@ -213,7 +213,7 @@ def test_the_best_epoch_of_a_classifier_that_continues_is_anchored(folder):
     assert measured == pytest.approx(max(scores), abs=1e-4)
 
 
-def test_a_loaded_classifier_is_anchored_by_partial_fit_and_a_run_that_goes_on_is_not(folder):
+def test_a_loaded_classifier_is_anchored_by_partial_fit_and_one_just_fitted_is_not(folder):
     rng = np.random.default_rng(0)
     x = rng.normal(size=(200, 5)).astype(np.float32)
     y = rng.integers(0, 3, 200)
@@ -226,12 +226,12 @@ def test_a_loaded_classifier_is_anchored_by_partial_fit_and_a_run_that_goes_on_i
     plain.partial_fit(x[100:], y[100:])
     moved = [np.abs(model.classifier_.arrays["output"] - old).sum() for model in (loaded, plain)]
     assert 0.6 < moved[0] / moved[1] < 0.8
-    gone_on = SoftmaxClassifier("softmax", **options).fit(x[:100], y[:100])
+    just_fitted = SoftmaxClassifier("softmax", **options).fit(x[:100], y[:100])
     unanchored = SoftmaxClassifier("softmax", **options, anchored=False).fit(x[:100], y[:100])
-    for model in (gone_on, unanchored):
+    for model in (just_fitted, unanchored):
         model.partial_fit(x[100:], y[100:])
     np.testing.assert_array_equal(
-        gone_on.classifier_.arrays["output"], unanchored.classifier_.arrays["output"]
+        just_fitted.classifier_.arrays["output"], unanchored.classifier_.arrays["output"]
     )
 
 

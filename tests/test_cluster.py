@@ -37,7 +37,7 @@ def dequantized(delta):
     return delta.values * delta.scale
 
 
-def copy_of(table, rule, uses=None, partner=None):
+def replica_of(table, rule, uses=None, partner=None):
     """A worker's replica of one table: its `merge` of that table."""
     replica = ParameterReplica(parameters_of(table, rule, uses=uses, partner=partner))
     return lambda *remote: replica.merge({"rows": remote[0], STATE: None}, *remote[1:])["rows"]
@@ -72,7 +72,7 @@ def test_numbers_are_rounded_to_a_share_of_the_largest_of_their_row():
 
 def test_rows_that_are_not_finite_stay_with_their_worker():
     table, rule = table_at_random("sgd")
-    merge = copy_of(table, rule)
+    merge = replica_of(table, rule)
     others = table.rows[:3].copy()
     table.rows[0, 0] = np.nan
     table.rows[1, 0] = np.inf
@@ -114,20 +114,20 @@ def test_rows_are_merged_by_the_rule(name, is_alone):
     uses = (2.0 ** -np.arange(N_ROWS)).astype(np.float32)
     partner = None if is_alone else some_partner(rule)
     rate = 0.5
-    merge = copy_of(table, rule, uses, partner)
+    merge = replica_of(table, rule, uses, partner)
     before = [table.rows.copy(), table.state.copy()]
     rng = np.random.default_rng(1)
     local_rows = np.arange(0, 30)
     remote_rows = np.arange(5, 36).astype(np.int32)
     n_trained = 1024.0
     update_at_random(table, local_rows, rng)
-    common, _ = table_at_random(name)
-    update_at_random(common, remote_rows, rng)
+    shared, _ = table_at_random(name)
+    update_at_random(shared, remote_rows, rng)
     now = [table.rows.copy(), table.state.copy()]
     has_states = table.keeps in (PER_ROW, PER_COORDINATE)
-    remote_state = common.state[remote_rows] if has_states else None
-    remote_delta = delta_of(remote_rows, common.rows[remote_rows], remote_state)
-    common.rows[remote_rows] = dequantized(remote_delta)
+    remote_state = shared.state[remote_rows] if has_states else None
+    remote_delta = delta_of(remote_rows, shared.rows[remote_rows], remote_state)
+    shared.rows[remote_rows] = dequantized(remote_delta)
 
     local_delta = merge(remote_delta, n_trained, rate)
 
@@ -138,14 +138,14 @@ def test_rows_are_merged_by_the_rule(name, is_alone):
     for k, row in enumerate(local_rows):
         states = [
             states[row] if has_states else np.zeros(1)
-            for states in (before[1], now[1], common.state)
+            for states in (before[1], now[1], shared.state)
         ]
         to_row, to_state = reference.merged_row(
             before[0][row],
             states[0],
             now[0][row],
             states[1],
-            common.rows[row],
+            shared.rows[row],
             states[2],
             expected_damping(uses[row], n_trained, rate, partner, has_states, table.rows.shape[1]),
             lambda s: np.array([divisor(np.float32(x)) for x in s]),
@@ -154,25 +154,25 @@ def test_rows_are_merged_by_the_rule(name, is_alone):
         )
         np.testing.assert_allclose(dequantized(local_delta)[k], to_row, rtol=1e-3, atol=slack)
         np.testing.assert_allclose(
-            table.rows[row], common.rows[row] + to_row, rtol=1e-4, atol=slack
+            table.rows[row], shared.rows[row] + to_row, rtol=1e-4, atol=slack
         )
         if has_states:
-            state = np.minimum(common.state[row] + to_state, optimizer_class.limit)
+            state = np.minimum(shared.state[row] + to_state, optimizer_class.limit)
             np.testing.assert_allclose(local_delta.state[k], to_state, rtol=1e-4, atol=1e-5)
             np.testing.assert_allclose(table.state[row], state, rtol=1e-4)
     for row in range(30, 36):
-        np.testing.assert_allclose(table.rows[row], common.rows[row], rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(table.rows[row], shared.rows[row], rtol=1e-5, atol=1e-6)
     np.testing.assert_array_equal(table.rows[36:], before[0][36:])
 
 
 def test_the_constant_column_of_biases_stays_1():
     table, rule = table_at_random("sgd")
     table.rows[:, DIM - 1] = 1
-    merge = copy_of(table, rule, np.ones(N_ROWS, np.float32), some_partner(rule))
-    common = table.rows.copy()
+    merge = replica_of(table, rule, np.ones(N_ROWS, np.float32), some_partner(rule))
+    shared = table.rows.copy()
     table.rows[:, : DIM - 1] += 0.5
-    common[:, : DIM - 1] -= 0.25
-    local_delta = merge(delta_of(np.arange(N_ROWS), common), 100.0, 1.0)
+    shared[:, : DIM - 1] -= 0.25
+    local_delta = merge(delta_of(np.arange(N_ROWS), shared), 100.0, 1.0)
     assert np.abs(dequantized(local_delta)).max() > 0.1
     assert (table.rows[:, DIM - 1] == 1).all()
 
@@ -181,7 +181,7 @@ def test_a_covariance_that_is_not_finite_has_no_principal_directions():
     table, rule = table_at_random("sgd")
     partner = some_partner(rule)
     partner.rows()[5] = np.nan
-    merge = copy_of(table, rule, np.ones(N_ROWS, np.float32), partner)
+    merge = replica_of(table, rule, np.ones(N_ROWS, np.float32), partner)
     table.rows[3, :DIM] += 0.5
     merge(delta_of([3], table.rows[[3]] - 1), 100.0, 1.0)
     assert np.isfinite(table.rows).all()
@@ -189,12 +189,12 @@ def test_a_covariance_that_is_not_finite_has_no_principal_directions():
 
 @pytest.mark.parametrize("name", BY_MINIBATCH)
 def test_rounding_errors_of_a_delta_are_sent_later(name):
-    """After many merges of one worker the table in common is its own, though each addition is
+    """After many merges of one worker the server's table is its own, though each addition is
     rounded.
     """
     table, rule = table_at_random(name)
-    common, _ = table_at_random(name)
-    server = ParameterServer(parameters_of(common, rule))
+    shared, _ = table_at_random(name)
+    server = ParameterServer(parameters_of(shared, rule))
     replica = ParameterReplica(parameters_of(table, rule))
     worker = WorkerKey()
     rng = np.random.default_rng(2)
@@ -203,9 +203,9 @@ def test_rounding_errors_of_a_delta_are_sent_later(name):
         update_at_random(table, rng.choice(N_ROWS, 10, replace=False), rng)
         server.add(worker, replica.merge(server.remote_delta(worker), 1.0, 1.0))
     assert np.abs(table.rows).max() > 3
-    np.testing.assert_allclose(common.rows, table.rows, atol=2e-3)
+    np.testing.assert_allclose(shared.rows, table.rows, atol=2e-3)
     if table.keeps in (PER_ROW, PER_COORDINATE):
-        np.testing.assert_allclose(common.state, table.state, rtol=1e-5)
+        np.testing.assert_allclose(shared.state, table.state, rtol=1e-5)
 
 
 # ---- what is sent to whom
@@ -214,10 +214,10 @@ def test_rounding_errors_of_a_delta_are_sent_later(name):
 def two_workers(name="rowwise-adagrad", width=2):
     """A server, its table, its two workers, and for each (table, parameters, replica)."""
     rng = np.random.default_rng(5)
-    common, rule = table_at_random(name)
+    shared, rule = table_at_random(name)
     state = rng.normal(0, 1, (N_ROWS, width)).astype(np.float32)
     n_updates = np.zeros(N_ROWS, np.int64)
-    server = ParameterServer(parameters_of(common, rule, state, n_updates))
+    server = ParameterServer(parameters_of(shared, rule, state, n_updates))
     workers = [WorkerKey(), WorkerKey()]
     replicas = []
     for worker in workers:
@@ -227,7 +227,7 @@ def two_workers(name="rowwise-adagrad", width=2):
         )
         replicas.append((worker_table, parameters, ParameterReplica(parameters)))
         server.add(worker, replicas[-1][2].merge(server.remote_delta(worker), 0.0, 0.0))
-    return server, common, workers, replicas
+    return server, shared, workers, replicas
 
 
 def test_a_worker_receives_only_the_changes_of_others():
@@ -243,7 +243,7 @@ def test_a_worker_receives_only_the_changes_of_others():
 
 
 def test_replicas_that_received_all_changes_are_equal():
-    server, common, workers, replicas = two_workers()
+    server, shared, workers, replicas = two_workers()
     rng = np.random.default_rng(6)
     for _ in range(20):
         for worker, (worker_table, parameters, replica) in zip(workers, replicas, strict=True):
@@ -255,8 +255,8 @@ def test_replicas_that_received_all_changes_are_equal():
     for worker, (_, _, replica) in zip(workers, replicas, strict=True):
         server.add(worker, replica.merge(server.remote_delta(worker), 0.0, 1.0))
     for worker_table, parameters, _ in replicas[1:]:  # the last worker that merged
-        np.testing.assert_allclose(worker_table.rows, common.rows, atol=5e-3)
-        np.testing.assert_allclose(worker_table.state, common.state, rtol=1e-4)
+        np.testing.assert_allclose(worker_table.rows, shared.rows, atol=5e-3)
+        np.testing.assert_allclose(worker_table.state, shared.state, rtol=1e-4)
         np.testing.assert_array_equal(parameters.n_updates, server.parameters.n_updates)
     assert server.parameters.n_updates.sum() == 2 * 20 * 12
 

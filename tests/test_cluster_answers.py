@@ -189,7 +189,8 @@ def noted(tmp_path, monkeypatch):
     return file
 
 
-def refused(cluster):
+def refused_address(cluster):
+    """The error for an address, or a name of one."""
     with pytest.raises(SettingError) as error:
         connection.address_of(cluster)
     assert error.value.setting == "cluster"
@@ -205,7 +206,7 @@ def test_auto_is_the_cluster_that_this_user_started(noted, monkeypatch):
 
 def test_a_missing_cluster_is_reported_at_once(noted):
     noted.unlink()
-    assert "ray start --head" in refused("auto").remedy
+    assert "ray start --head" in refused_address("auto").remedy
 
 
 @pytest.mark.skipif(os.name != "posix", reason="each user has folders of his own")
@@ -213,11 +214,11 @@ class TestPlacesThatOthersMayWriteTo:
     @pytest.mark.parametrize("mode", [0o666, 0o664, 0o602])
     def test_a_file_that_others_can_write_names_no_cluster(self, noted, mode):
         noted.chmod(mode)
-        assert str(noted) in refused("auto").problem
+        assert str(noted) in refused_address("auto").problem
 
     def test_a_folder_that_others_can_write_needs_a_token(self, noted, monkeypatch):
         noted.parent.chmod(0o777)
-        assert "RAY_AUTH_MODE=token" in spelled(refused("auto").remedy, in_python)
+        assert "RAY_AUTH_MODE=token" in spelled(refused_address("auto").remedy, in_python)
         monkeypatch.setenv("RAY_AUTH_MODE", "token")
         assert connection.address_of("auto") == "10.0.0.1:6379"
 
@@ -225,21 +226,21 @@ class TestPlacesThatOthersMayWriteTo:
         monkeypatch.setenv("RAY_AUTH_MODE", "token")
         monkeypatch.setattr(os, "geteuid", lambda: noted.stat().st_uid + 1)
         monkeypatch.setattr(connection, "ADMINISTRATOR", -1)
-        assert str(noted) in refused("auto").problem
+        assert str(noted) in refused_address("auto").problem
 
     def test_links_and_pipes_are_not_followed(self, noted):
         other = noted.with_name("elsewhere")
         noted.rename(other)
         noted.symlink_to(other)
-        refused("auto")
+        refused_address("auto")
         noted.unlink()
         os.mkfifo(noted, 0o600)
-        refused("auto")
+        refused_address("auto")
 
 
 @pytest.mark.parametrize("name", ["host", "host:", ":6379", "host:0", "host:70000", "host:٣", ""])
 def test_an_address_is_a_host_and_a_port(name):
-    refused(name)
+    refused_address(name)
 
 
 # ---- a cluster that is lost

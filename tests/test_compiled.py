@@ -125,8 +125,8 @@ def other_code(data):
     """One byte changed in the machine code, which takes most of the file: nothing that Python's
     pickle could notice.
     """
-    folder = len(data) * 3 // 4
-    return data[:folder] + bytes([data[folder] ^ 0xFF]) + data[folder + 1 :]
+    place = len(data) * 3 // 4
+    return data[:place] + bytes([data[place] ^ 0xFF]) + data[place + 1 :]
 
 
 def test_a_second_process_loads_kernels_from_the_cache(folder):

@@ -133,13 +133,14 @@ def test_commands_print_decisions_and_their_scores(tmp_path):
     every = [json.loads(line) for line in predict("-k", N_LABELS, "--json").stdout.splitlines()]
     of_sets = model.min_probability(coverage=0.8)
     high = sorted(row[0]["probability"] for row in every)[30]
-    for options, least, most in (
+    for options, min_p, max_labels in (
         (["--coverage", 0.8], of_sets, N_LABELS),
         (["--threshold", high, "-k", 2], high, 2),
     ):
         completed = predict("--json", *options)
         expected = [
-            [answer for answer in row if answer["probability"] >= least][:most] for row in every
+            [answer for answer in row if answer["probability"] >= min_p][:max_labels]
+            for row in every
         ]
         assert [json.loads(line) for line in completed.stdout.splitlines()] == expected
         mean = np.mean([len(row) for row in expected])

@@ -1,4 +1,4 @@
-"""The steps in which every row competes, by matrix products and tile by tile, against the naive
+"""Steps of which every row is a candidate, by matrix products and tile by tile, against the naive
 reference and each other.
 """
 

@@ -161,17 +161,17 @@ def test_random_bits_are_splitmix64():
 def test_open_uniforms_exclude_0_and_1():
     @kernel
     def ends(n):
-        least = np.float32(1)
-        most = np.float32(0)
+        smallest = np.float32(1)
+        largest = np.float32(0)
         for i in range(n):
             u = random.open_uniform(np.uint64(1), np.uint64(i))
-            least = min(least, u)
-            most = max(most, u)
-        return least, most
+            smallest = min(smallest, u)
+            largest = max(largest, u)
+        return smallest, largest
 
-    least, most = ends(200_000) if not hasattr(ends, "py_func") else ends(20_000_000)
-    assert 0 < least < 1e-4
-    assert 1 - 1e-4 < most < 1
+    smallest, largest = ends(200_000) if not hasattr(ends, "py_func") else ends(20_000_000)
+    assert 0 < smallest < 1e-4
+    assert 1 - 1e-4 < largest < 1
 
 
 def test_streams_of_different_places_differ():

@@ -50,7 +50,7 @@ def test_proximal_terms_are_trained_in_turn_with_their_score_gains(kind):
         ).assert_steps_as_the_reference(epochs=1)
 
 
-WAYS = itertools.product(
+FORMS = itertools.product(
     (REPLACED, COLLAPSED, DISTINCT),
     (("single", True), ("joint", False), ("joint", True), ("summed", True)),
 )
@@ -58,7 +58,7 @@ WAYS = itertools.product(
 
 @pytest.mark.parametrize(
     ("sampling", "positives", "hits", "kind"),
-    [(s, *p, KINDS[i % 3]) for i, (s, p) in enumerate(WAYS)],
+    [(s, *p, KINDS[i % 3]) for i, (s, p) in enumerate(FORMS)],
 )
 def test_steps_for_every_form_of_examples_and_draws(sampling, positives, hits, kind):
     settings = {
@@ -70,7 +70,7 @@ def test_steps_for_every_form_of_examples_and_draws(sampling, positives, hits, k
     Run(Problem(kind, "adagrad"), **settings, batch=5).assert_steps_as_the_reference(epochs=1)
 
 
-TREE = Paths(  # nine ways through eight nodes
+TREE = Paths(  # nine paths through eight nodes
     np.array([0, 2, 5, 6, 9, 10, 13, 16, 17, 20]),
     np.array([0, 1, 0, 1, 7, 2, 0, 3, 4, 5, 0, 6, 7, 0, 2, 3, 1, 4, 5, 6], dtype=np.int32),
     np.array([0, 1, 1, 0, 1, 1, 0, 0, 1, 0, 1, 1, 1, 0, 1, 0, 1, 0, 0, 1], dtype=np.float32),
@@ -84,9 +84,9 @@ def test_candidates_on_a_path_are_those_of_the_tree(kind):
     positive = [label for i in run.order for label in run.problem.labels[i]]
     run = Run(Problem(kind), sampling=PATH, paths=TREE, batch=100)
     for term, label in zip(run.chosen(), positive, strict=True):
-        way = slice(TREE.offsets[label], TREE.offsets[label + 1])
+        path = slice(TREE.offsets[label], TREE.offsets[label + 1])
         assert term.candidates == [
-            (n, b, 1 - b, 0) for n, b in zip(TREE.nodes[way], TREE.bits[way], strict=True)
+            (n, b, 1 - b, 0) for n, b in zip(TREE.nodes[path], TREE.bits[path], strict=True)
         ]
 
 

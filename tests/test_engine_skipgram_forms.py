@@ -10,7 +10,7 @@ from embedx.engine.blocks import FORM_MERGED, FORM_PER_PAIR, FORM_SUMMED
 from embedx.objectives import OBJECTIVES
 from embedx.optimizers import OPTIMIZERS
 from tests.support.objectives import make
-from tests.support.skipgram_forms import EVERY_WAY, assert_trains_as_the_reference
+from tests.support.skipgram_forms import OBJECTIVES_AND_SAMPLERS, assert_trains_as_the_reference
 from tests.support.skipgram_setup import Setup
 
 FORMS = {
@@ -92,7 +92,7 @@ def test_a_proximal_step_is_bounded_by_the_scores_of_its_block(optimizer, sample
     assert np.abs(free.tables.outputs.rows - held.tables.outputs.rows).max() > 0.3
 
 
-@pytest.mark.parametrize(("name", "sampler"), EVERY_WAY)
+@pytest.mark.parametrize(("name", "sampler"), OBJECTIVES_AND_SAMPLERS)
 def test_biases_are_trained_and_the_constant_inputs_are_not(name, sampler):
     dim = 16  # the biases open a vector register of their own
     setup = Setup(make(name), block_size=5, sampler=sampler, bias=True, dim=dim)
@@ -106,7 +106,7 @@ def test_biases_are_trained_and_the_constant_inputs_are_not(name, sampler):
 ADAPTIVE = [
     (optimizer, name, sampler)
     for optimizer in NAIVE_OPTIMIZERS
-    for name, sampler in EVERY_WAY
+    for name, sampler in OBJECTIVES_AND_SAMPLERS
     if optimizer != "sgd"
     and (OBJECTIVES[name].step != "proximal" or OPTIMIZERS[optimizer].keeps != "per_coordinate")
 ]
@@ -118,7 +118,7 @@ def test_a_row_is_updated_with_its_optimizer_state(optimizer, name, sampler):
     assert_trains_as_the_reference(setup, lr=0.05)
 
 
-@pytest.mark.parametrize(("name", "sampler"), EVERY_WAY)
+@pytest.mark.parametrize(("name", "sampler"), OBJECTIVES_AND_SAMPLERS)
 def test_the_state_of_a_row_is_kept_over_chunks(name, sampler):
     """What is kept of the rows does; what is kept of a worker's last block does not: blocks are of
     all lengths here.
@@ -134,9 +134,9 @@ def test_the_state_of_a_row_is_kept_over_chunks(name, sampler):
     assert_trains_as_the_reference(setup, 0, 400, lr=0.02, chunk=57)
 
 
-@pytest.mark.parametrize(("name", "sampler"), EVERY_WAY)
+@pytest.mark.parametrize(("name", "sampler"), OBJECTIVES_AND_SAMPLERS)
 def test_cbow_predicts_the_centre_by_the_mean_of_its_contexts(name, sampler):
-    is_even = EVERY_WAY.index((name, sampler)) % 2 == 0
+    is_even = OBJECTIVES_AND_SAMPLERS.index((name, sampler)) % 2 == 0
     block_size, n_ngrams, optimizer = (5, 9, "rowwise-adagrad") if is_even else (17, 0, "sgd")
     setup = Setup(
         make(name),
@@ -152,7 +152,7 @@ def test_cbow_predicts_the_centre_by_the_mean_of_its_contexts(name, sampler):
     assert_trains_as_the_reference(setup, 0, 200, lr=0.005, chunk=57)
 
 
-@pytest.mark.parametrize(("name", "sampler"), EVERY_WAY)
+@pytest.mark.parametrize(("name", "sampler"), OBJECTIVES_AND_SAMPLERS)
 def test_arrays_that_an_objective_does_not_use_change_nothing(name, sampler):
     plain = Setup(make(name), block_size=5, sampler=sampler)
     with_all_inputs = Setup(make(name), block_size=5, sampler=sampler)

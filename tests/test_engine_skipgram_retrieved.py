@@ -1,5 +1,5 @@
-"""The skip-gram kernel where words keep what they have found: what competes, with which weight, and
-when it is sought anew.
+"""The skip-gram kernel where words keep what they have found: the candidates, their weights, and
+when rows are searched for anew.
 """
 
 import itertools
@@ -224,12 +224,14 @@ def test_an_index_is_brought_up_to_date_in_turn():
     table += 1
     for step in range(1, 4):
         updater.update_next(12)
-        fresh = [row for row in range(K) if copy_of(index, row) == pytest.approx(table[row, :8])]
+        fresh = [
+            row for row in range(K) if indexed_row(index, row) == pytest.approx(table[row, :8])
+        ]
         assert len(fresh) == min(12 * step, K)
     assert updater.next_row == 36 - K
 
 
-def copy_of(index, row):
+def indexed_row(index, row):
     """The columns of block 0 that the index has of a row."""
     slot = index.slot[0, row]
     return index.panels[0, slot // 16, : index.edges[1], slot % 16]

@@ -141,9 +141,7 @@ def test_partial_fit_learns_from_one_part_after_another(digit_arrays, name):
 
 
 def test_partial_fit_keeps_what_the_optimiser_has_learned(digit_arrays):
-    """Adagrad's first step moves every weight by the learning rate; one that goes on moves them by
-    less.
-    """
+    """Adagrad's first step moves each weight by the learning rate; later ones move it by less."""
     X, y, *_ = digit_arrays
     plain = {"batch_size": "all", "learning_rate": 0.1, "initial_gradient": 0.0}
     fitted = SoftmaxClassifier("ova", optimizer="adagrad", **plain).fit(X, y)

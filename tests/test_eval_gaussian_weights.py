@@ -33,8 +33,8 @@ def test_a_set_from_training_to_its_table(tmp_path, monkeypatch):
     run.records = Records(tmp_path / "raw", environment(quick=True), mixed=True)
     run.measure(resume=True)
     for record in run.records.find(data="bibtex"):
-        for way in script.WAYS:
-            measured = record["result"][way]
+        for weights in script.WEIGHTS:
+            measured = record["result"][weights]
             assert measured["log_likelihood"] < 0
             assert len(measured["groups"]) == len(script.GROUPS)
     text = script.tables_of("bibtex")(run.records)

@@ -77,7 +77,7 @@ def test_a_section_from_its_rates_to_its_table(tmp_path):
     assert curve["result"]["final"]["accuracy"] > 0.05  # guessing has 0.003
     rates = papers_ldgs.achieved(run.records, {"section": "faces", "contender": "sampled-softmax"})
     assert len(rates) > 2
-    assert curve["result"]["options"]["learning_rate"] == papers_ldgs.best_rate(rates)
+    assert curve["result"]["options"]["learning_rate"] == papers.best_rate(rates)
     row = rows_of(papers_ldgs_tables.curve_table("faces", run.records))["sampled-softmax"]
     assert (row["optimizer"], row["batch"]) == ("adagrad", "10")
     assert papers_ldgs_tables.curve_table("next-word", run.records) == "Not measured."

@@ -74,7 +74,7 @@ class Bowl(Strategy):
         return self.sampled_loss()
 
 
-def walk(strategy, rate, epochs=1, shape="constant", progress=None, **options):
+def train(strategy, rate, epochs=1, shape="constant", progress=None, **options):
     schedule = Schedule(rate, strategy.n_chunks, 100 * strategy.n_chunks, epochs, shape=shape)
     return trainer.train(strategy, schedule, progress or Silent(), **options)
 
@@ -86,7 +86,7 @@ def walk(strategy, rate, epochs=1, shape="constant", progress=None, **options):
 def test_a_diverging_rate_is_lowered_until_the_run_converges(rate, lowered, threads):
     strategy = Bowl(threads)
     notes = Notes()
-    outcome = walk(strategy, rate, progress=notes)
+    outcome = train(strategy, rate, progress=notes)
     assert outcome.lowered_rates == pytest.approx(lowered)
     assert outcome.facts().get("learning_rate_lowered", []) == outcome.lowered_rates
     assert outcome.divergence is None
@@ -108,7 +108,7 @@ def test_without_a_guard_or_memory_for_a_copy_a_run_that_diverges_ends(is_guarde
         kind=DivergedError,
         quoting=("not finite", "1,000 words", "0.3", "0.075"),
     ):
-        walk(strategy, 0.3)
+        train(strategy, 0.3)
     assert strategy.done.sum() == len(strategy.rates) == 10
 
 
@@ -116,7 +116,7 @@ def test_a_rate_that_diverges_at_every_attempt_ends_the_run_without_a_model():
     strategy = Bowl()
     rates = "1e+09, 1e+08, 1e+06, 1e+04"
     with refused(None, "learning_rate", kind=DivergedError, quoting=("the loss", rates)):
-        walk(strategy, 1e9)
+        train(strategy, 1e9)
     assert {rate for _, rate in strategy.rates} == {1e9, 1e8, 1e6, 1e4}
 
 
@@ -125,29 +125,29 @@ def test_a_state_with_a_lock_is_checked_during_training(monkeypatch):
     wait for it.
     """
     looks = []
-    both = threading.Event()
-    held = threading.Lock()
-    looked = Guard.check
+    looked_twice = threading.Event()
+    lock = threading.Lock()
+    check = Guard.check
 
     def look(self, share, *others):
-        looks.append((share, held.locked()))
+        looks.append((share, lock.locked()))
         if len(looks) == 2:
-            both.set()
-        return looked(self, share, *others)
+            looked_twice.set()
+        return check(self, share, *others)
 
-    class Held(Bowl):
+    class WaitingBowl(Bowl):
         def train_chunk(self, worker, epoch, chunk, rate):
             if (epoch, chunk) == (0, 0) and rate > 0:
-                assert both.wait(20)
+                assert looked_twice.wait(20)
             return super().train_chunk(worker, epoch, chunk, rate)
 
         def state(self):
             state = super().state()
-            state.read_lock = held
+            state.read_lock = lock
             return state
 
     monkeypatch.setattr(Guard, "check", look)
-    strategy = Held(threads=2)
+    strategy = WaitingBowl(threads=2)
     outcome = trainer.train(strategy, Schedule(0.1, 40, 400, 2), Silent())
     assert (strategy.done[:80] == 1).all()
     assert outcome.epochs == 2
@@ -159,7 +159,7 @@ def test_a_diverged_run_is_rolled_back_to_its_last_good_state():
     """The guard checks after every second of 40 chunks; from the tenth on they go wrong."""
     strategy = Bowl(spoiled_from=9, spoils_above_rate=0.05)
     notes = Notes()
-    outcome = walk(strategy, 0.1, progress=notes)
+    outcome = train(strategy, 0.1, progress=notes)
     assert [step for step, rate in strategy.rates if rate == 0.1] == list(range(10))
     assert [step for step, rate in strategy.rates if rate < 0.05] == list(range(8, 40))
     assert strategy.w == pytest.approx(8 * 0.9**8 * 0.99**32)
@@ -175,14 +175,14 @@ def test_a_diverged_run_is_rolled_back_to_its_last_good_state():
 def test_an_exploding_loss_is_noticed_within_an_interval_and_a_high_one_if_it_lasts(spoil, at):
     """Losses are compared with that before training, 96."""
     strategy = Bowl(spoiled_from=9, spoil=spoil, spoils_above_rate=0.05)
-    walk(strategy, 0.1)
+    train(strategy, 0.1)
     assert max(step for step, rate in strategy.rates if rate == 0.1) <= at
 
 
 @pytest.mark.parametrize("high", [150.0, 1400.0])
 def test_a_loss_that_is_high_for_a_short_time_is_tolerated(high):
     strategy = Bowl(spoiled_from=9, spoil=lambda loss: high if len(strategy.rates) < 14 else loss)
-    assert not walk(strategy, 0.1).lowered_rates
+    assert not train(strategy, 0.1).lowered_rates
 
 
 def test_a_draw_of_large_weight_is_no_divergence():
@@ -191,7 +191,7 @@ def test_a_draw_of_large_weight_is_no_divergence():
     )
     strategy.n_chunks = 160
     strategy.done = np.zeros(160 * 5, dtype=np.int64)
-    outcome = walk(strategy, 0.1)
+    outcome = train(strategy, 0.1)
     assert outcome.highest_loss > 1e4
     assert not outcome.lowered_rates
 
@@ -202,11 +202,11 @@ def test_a_rolled_back_run_has_to_beat_the_baseline():
     """
     assert BASELINE_LOSS < 30 < UNTRAINED_LOSS
     strategy = Bowl(spoiled_from=12, spoil=lambda loss: 30.0)
-    assert not walk(strategy, 0.1).lowered_rates
+    assert not train(strategy, 0.1).lowered_rates
     strategy = Bowl(
         spoiled_from=2, spoil=lambda loss: math.nan if strategy.rates[-1][1] > 0.09 else 30.0
     )
-    outcome = walk(strategy, 0.1)
+    outcome = train(strategy, 0.1)
     assert len(outcome.lowered_rates) == 3
     assert f" {BASELINE_LOSS:g} after" in outcome.divergence.problem
     assert "rates 0.1, 0.01, 0.0001, 1e-06" in str(outcome.divergence)
@@ -217,7 +217,7 @@ def test_a_rolled_back_run_has_to_beat_the_baseline():
 def test_after_three_rollbacks_a_run_ends_with_its_last_good_state():
     strategy = Bowl(spoiled_from=9)
     notes = Notes()
-    outcome = walk(strategy, 0.1, progress=notes)
+    outcome = train(strategy, 0.1, progress=notes)
     assert strategy.w == pytest.approx(8 * 0.9**8)
     assert outcome.tally.items == 800
     assert outcome.epochs == pytest.approx(8 / 40)
@@ -239,13 +239,13 @@ def test_exploding_parameters_are_noticed_although_the_loss_is_flat():
     strategy.train_chunk = flat
     strategy.sampled_loss = strategy.baseline_loss = lambda: 1.0
     with refused(kind=DivergedError, quoting="1e+15"):
-        walk(strategy, 1e12)
+        train(strategy, 1e12)
 
 
 def test_an_epoch_that_diverged_is_not_reported():
     strategy = Bowl(spoiled_from=60, spoils_above_rate=0.05)
     epochs_ended = []
-    walk(
+    train(
         strategy,
         0.1,
         epochs=3,
@@ -290,7 +290,7 @@ def test_ctrl_c_during_a_rollback_keeps_the_rolled_back_state(monkeypatch):
 
     monkeypatch.setattr(TrainState, "restore", interrupted)
     strategy = Bowl(spoiled_from=9)
-    outcome = walk(strategy, 0.1)
+    outcome = train(strategy, 0.1)
     assert isinstance(outcome.interrupted_by, KeyboardInterrupt)
     assert strategy.w == pytest.approx(8 * 0.9**8)
     assert outcome.tally.items == 800
@@ -314,7 +314,7 @@ def test_without_memory_for_a_copy_a_run_is_rolled_back_to_its_last_checkpoint(
 
     monkeypatch.setattr(checkpoints, "is_due", lambda: len(strategy.rates) >= 5 and not taken)
     monkeypatch.setattr(checkpoints, "take", noted)
-    outcome = walk(strategy, 0.1, checkpoints=checkpoints)
+    outcome = train(strategy, 0.1, checkpoints=checkpoints)
     assert outcome.lowered_rates == pytest.approx([0.01])
     assert next(step for step, rate in strategy.rates if rate < 0.05) == taken[0] <= 8
     assert (strategy.done[:40] == 1).all()

@@ -1,4 +1,6 @@
-"""Word vectors and classifiers that diverge: rolled back, trained at a lower rate, judged."""
+"""Word vectors and classifiers that diverge: rolled back, trained at a lower rate, compared with
+frequencies.
+"""
 
 import io
 import json
@@ -40,27 +42,27 @@ IN_FULL = bool(os.environ.get("EMBEDX_TESTS_IN_FULL"))
 )
 def test_a_rolled_back_run_resumes_from_a_snapshot_exactly(run, name, stop_after):
     options = {"learning_rate": 1e4, "epochs": 20}
-    whole, there = run(name, **options)
-    assert there.lowered_rates
-    assert there.epochs == 20
-    stop_after(there.state.values["trainer.next_chunk"].read() - 2)
-    _, workdir = run(name, **options)
-    assert workdir.lowered_rates == there.lowered_rates
-    snapshot = workdir.state.snapshot()
+    arrays, outcome = run(name, **options)
+    assert outcome.lowered_rates
+    assert outcome.epochs == 20
+    stop_after(outcome.state.values["trainer.next_chunk"].read() - 2)
+    _, stopped = run(name, **options)
+    assert stopped.lowered_rates == outcome.lowered_rates
+    snapshot = stopped.state.snapshot()
     stop_after(None)
-    rest, end = run(name, snapshot, **options)
-    same(rest, whole)
-    assert (end.tally, end.lowered_rates) == (there.tally, there.lowered_rates)
+    resumed_arrays, resumed = run(name, snapshot, **options)
+    same(resumed_arrays, arrays)
+    assert (resumed.tally, resumed.lowered_rates) == (outcome.tally, outcome.lowered_rates)
 
 
 @pytest.mark.parametrize("name", REPRESENTATIVES)
 @pytest.mark.parametrize("run", [word_run, label_run])
 def test_the_guard_does_not_change_the_model(run, name, monkeypatch):
     """The losses that are measured before training leave no trace, and neither do pauses."""
-    watched, _ = run(name)
+    guarded, _ = run(name)
     monkeypatch.setattr(Guard, "begin", lambda self, *others: setattr(self, "is_on", False))
-    alone, _ = run(name)
-    same(watched, alone)
+    unguarded, _ = run(name)
+    same(guarded, unguarded)
 
 
 # ---- every objective, in both tasks
@@ -137,12 +139,12 @@ def test_a_run_rolled_back_to_the_start_equals_one_at_the_lower_rate(name, topic
         of_rate, *warnings = warned if run is words_at else ["", *warned]
         assert "is far from" in of_rate or run is labels_at
         assert all("back to the start" in warning for warning in warnings)
-        alone, whole, _ = run(
+        model_of_rate, outcome_of_rate, _ = run(
             name, data, 1.0, [model.settings["learning_rate"], *outcome.lowered_rates][-1]
         )
-        assert not whole.lowered_rates
-        same(model.arrays, alone.arrays)
-        assert outcome.tally == whole.tally
+        assert not outcome_of_rate.lowered_rates
+        same(model.arrays, model_of_rate.arrays)
+        assert outcome.tally == outcome_of_rate.tally
 
 
 def likelier_than_frequencies(vectors, corpus):

@@ -96,9 +96,9 @@ def fitted(objective, p, q, n_draws=4):
         sample_count = label.copy()
         log_expected_count = label.copy()
         for k in range(n_classes):
-            way = slice(paths.offsets[k], paths.offsets[k + 1])
-            label[k, paths.nodes[way]] = paths.bits[way]
-            sample_count[k, paths.nodes[way]] = 1 - paths.bits[way]
+            path = slice(paths.offsets[k], paths.offsets[k + 1])
+            label[k, paths.nodes[path]] = paths.bits[path]
+            sample_count[k, paths.nodes[path]] = 1 - paths.bits[path]
     elif objective.candidates == ("all",):
         sample_count = 1 - label
     else:

@@ -123,10 +123,10 @@ def test_the_first_distribution_has_the_curvature_of_the_log_joint_at_its_mode(n
     """With logistic noise where it would if all distribution functions were exponentials."""
     z = scores(20)
     y = 2
-    rivals = np.delete(z, y)
+    others = np.delete(z, y)
 
     def log_joint(t):
-        return law.log_density(t - z[y]) + law.log_cdf(t - rivals).sum()
+        return law.log_density(t - z[y]) + law.log_cdf(t - others).sum()
 
     peak = {
         "ar-probit": (
@@ -134,7 +134,7 @@ def test_the_first_distribution_has_the_curvature_of_the_log_joint_at_its_mode(n
                 lambda t: -log_joint(t), bracket=(z[y], z.max() + 3), tol=1e-12
             ).x
         ),
-        "ar-logistic": np.log(2 * np.exp(z[y]) + np.exp(rivals).sum()),
+        "ar-logistic": np.log(2 * np.exp(z[y]) + np.exp(others).sum()),
     }[name]
     _, _, state = take_step(make(name, local_rate=0.0), z, y, np.ones(K), n_updates=0)
     assert state[0] == pytest.approx(peak, abs=1e-4)

@@ -5,7 +5,8 @@ import pytest
 import reference_state
 from scipy import optimize, special
 
-from tests.support.objective_state import HELD, K, sampled_weights, scores, take_step
+from embedx.testing.objectives import FROZEN
+from tests.support.objective_state import K, sampled_weights, scores, take_step
 from tests.support.objectives import make
 
 
@@ -125,7 +126,7 @@ def test_an_implicit_step_at_log_z_is_bounded_and_never_overshoots_at_any_rate_a
             assert np.isfinite([*step, u]).all()
             assert (step[~seen] == 0).all()
             assert step[y] >= -1 - exact  # what a label is pulled by at most
-            # no rival is pulled past the place where nothing pushes it
+            # no other row is pushed further than to where nothing pushes it
             assert np.delete(step, y).min() >= 0
             if n_updates == 0:
                 assert abs(step.sum()) <= exact * np.abs(step).sum() + exact
@@ -170,7 +171,7 @@ def test_implicit_without_a_step_is_the_gradient():
     weights = sampled_weights((0, 2))
     for double_sum in ("raman", "proposed"):
         for score_gain in (0.0, 1.0):
-            at = {"state": 3.0, "n_updates": HELD}
+            at = {"state": 3.0, "n_updates": FROZEN}
             _, step, state = take_step(
                 make("implicit", double_sum=double_sum), z, 1, weights, score_gain=score_gain, **at
             )
@@ -186,7 +187,7 @@ def test_implicit_without_a_step_takes_log_z_for_a_running_mean():
     for n_updates in (1, 5, 100):
         _, step, state = take_step(make("implicit"), z, 1, weights, state=3.0, n_updates=n_updates)
         _, gradient, _ = take_step(
-            make("umax", threshold=1e9), z, 1, weights, state=state[0], n_updates=HELD
+            make("umax", threshold=1e9), z, 1, weights, state=state[0], n_updates=FROZEN
         )
         np.testing.assert_allclose(step, gradient, rtol=1e-9)
         freedom = reference_state.freedom_of_log_z(n_updates, 1, 0.0, 1.0)

@@ -68,8 +68,8 @@ def path_of(rng):
 
 def state_near_the_best(objective, z, line, move=0.3):
     """A state (1, width) that far from the best one."""
-    competes = (line.label > 0) | (line.sample_count > 0)
-    return objective.optimal_state(np.where(competes, z, -30.0)[None], line.label[None]) + move
+    is_candidate = (line.label > 0) | (line.sample_count > 0)
+    return objective.optimal_state(np.where(is_candidate, z, -30.0)[None], line.label[None]) + move
 
 
 @EVERY_OBJECTIVE

@@ -180,7 +180,7 @@ def test_words_learn_their_topic_from_retrieved_rows(two_topics, options):
 
 
 def test_without_a_tail_rows_that_are_not_found_are_never_updated(two_topics, monkeypatch):
-    """Once each word knows one rival, the biases of the exact softmax are out of reach without
+    """Where each word finds one row, the biases of the exact softmax are out of reach without
     drawn rows.
     """
     options = {"dim": 8, "epochs": 1, "sample": 0, "threads": 1, "bias": "zero"}

@@ -20,7 +20,7 @@ from tests.support import word_training
 from tests.support.refusals import refused
 from tests.support.topic_vectors import assert_knows_the_topics, fit
 
-EVERY_WAY = [
+EVERY_OBJECTIVE_AND_SAMPLER = [
     (name, sampler)
     for name, objective in OBJECTIVES.items()
     for sampler in samplers_for_words(objective)
@@ -33,7 +33,7 @@ VARIANTS = {
 }
 
 
-@pytest.mark.parametrize(("objective", "sampler"), EVERY_WAY)
+@pytest.mark.parametrize(("objective", "sampler"), EVERY_OBJECTIVE_AND_SAMPLER)
 @pytest.mark.slow
 def test_every_objective_learns_the_topics_with_every_sampler(two_topics, objective, sampler):
     fitted = fit(two_topics, objective, sampler=sampler, epochs=3)

@@ -20,7 +20,7 @@ from tests.support.objective_classes import REPRESENTATIVES
 from tests.support.objectives import make
 from tests.support.refusals import refused
 from tests.support.resumed_runs import assert_resumes, same, word_run
-from tests.support.skipgram_forms import EVERY_WAY, assert_trains_as_the_reference
+from tests.support.skipgram_forms import OBJECTIVES_AND_SAMPLERS, assert_trains_as_the_reference
 from tests.support.skipgram_setup import Setup
 from tests.support.topic_vectors import assert_knows_the_topics, fit
 from tests.support.two_topics import CARS, CATS, COMMON
@@ -134,7 +134,7 @@ def test_a_rate_that_stops_falling_is_not_the_default_of_subwords():
 
 GRADIENTS = [
     (name, sampler)
-    for name, sampler in EVERY_WAY
+    for name, sampler in OBJECTIVES_AND_SAMPLERS
     if make(name).step == "gradient"
     and make(name).state_width == 0
     and make(name).traits.stable
@@ -165,7 +165,8 @@ def test_each_part_moves_by_the_whole_gradient_of_the_mean(name, sampler):
 
 
 IN_TURN = [
-    (*way, ("sgd", 0) if k % 2 else ("rowwise-adagrad", 5)) for k, way in enumerate(EVERY_WAY)
+    (*pair, ("sgd", 0) if k % 2 else ("rowwise-adagrad", 5))
+    for k, pair in enumerate(OBJECTIVES_AND_SAMPLERS)
 ]
 
 

@@ -98,7 +98,7 @@ class Term:
 
 @pytest.mark.parametrize("rate", [1e-3, 0.1, 1.0, 100.0])
 def test_an_implicit_step_is_smaller_than_that_of_sgd_by_the_convexity_of_its_loss(rate):
-    """Proposition 1, with the least curvature on the way for the constant of convexity."""
+    """Proposition 1, with the least curvature between for the constant of convexity."""
     rng = np.random.default_rng(1)
     objective = make("implicit", double_sum="proposed")
     times = 4.0
@@ -119,8 +119,8 @@ def test_an_implicit_step_is_smaller_than_that_of_sgd_by_the_convexity_of_its_lo
         np.testing.assert_allclose(start - end, rate * term.gradient(end), rtol=1e-6, atol=1e-9)
 
         direction = (end - start) / np.linalg.norm(end - start)
-        way = np.linspace(start, end, 101)
-        convexity = min(term.curvature(theta, direction) for theta in way)
+        between = np.linspace(start, end, 101)
+        convexity = min(term.curvature(theta, direction) for theta in between)
         explicit, implicit = (np.linalg.norm(term.gradient(theta)) for theta in (start, end))
         assert convexity > 0
         bound = explicit - convexity * np.linalg.norm(end - start)

@@ -1,5 +1,5 @@
-"""The state of a run says all that it needs: one that goes on from a snapshot ends with the bytes
-of one that never stopped.
+"""The state of a run is complete: a run that resumes from a snapshot ends with the bytes of one
+that never stopped.
 """
 
 import json
@@ -57,7 +57,7 @@ def test_the_best_validation_epoch_is_part_of_the_state(stop_after):
     expected, uninterrupted = label_run("softmax", **STOPS_EARLY)
     history = uninterrupted.state.values["history.epochs"].read()
     assert 2 < len(history) < 30, "should have ended early"
-    # in the second pass
+    # in the second epoch
     stop_after(uninterrupted.state.values["trainer.next_chunk"].read() // len(history) + 1)
     _, stopped = label_run("softmax", **STOPS_EARLY)
     snapshot = stopped.state.snapshot()

@@ -63,7 +63,7 @@ def test_training_ends_after_an_epoch_when_asked_to():
 
 
 def test_the_time_of_pauses_is_not_counted(monkeypatch):
-    """By a clock that goes on while there is training, and in pauses."""
+    """By a clock that moves while there is training, and in pauses."""
     now = [0.0]
     calls = []
     seconds_of_epochs = []

@@ -15,7 +15,9 @@ from embedx.training import life
 
 @dataclasses.dataclass
 class Nodes:
-    """A cluster: its workers, once training has begun, and the strategy that they train."""
+    """A cluster. Once training has begun, `groups` are the workers of each of its strategies, and
+    `training` is the last of these.
+    """
 
     settings: ClusterSettings
     size: ClusterSize

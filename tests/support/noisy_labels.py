@@ -51,7 +51,7 @@ def answers(classifier, data, k=5):
     return p, hits(ids, data.labels)
 
 
-def largest_error(p, is_right, least=200):
-    """Over the bins that hold so many answers."""
+def largest_error(p, is_right, min_answers=200):
+    """How far accuracy is from confidence at most, over bins that hold so many answers."""
     bins = reliability(p.ravel().astype(np.float64), is_right.ravel())
-    return np.abs(bins.accuracy - bins.confidence)[bins.n >= least].max()
+    return np.abs(bins.accuracy - bins.confidence)[bins.n >= min_answers].max()

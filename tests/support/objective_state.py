@@ -3,10 +3,9 @@
 import numpy as np
 
 from embedx.kernels.batch import new_batch
-from embedx.testing.objectives import coefficients_of
+from embedx.testing.objectives import FROZEN, coefficients_of
 
 K = 6
-HELD = 2**50  # so many updates, and lr 0, that no state moves
 
 
 def take_step(
@@ -16,15 +15,15 @@ def take_step(
     weights,
     *,
     state=0.0,
-    n_updates=HELD,
+    n_updates=FROZEN,
     lr=0.0,
     score_gain=1.0,
     uniforms=0.5,
     dtype=np.float64,
     n_pairs=1,
 ):
-    """One example that meets all rows of z, drawn with the given weights: loss, coefficients, the
-    state it leaves.
+    """Loss, coefficients and the new state of one example. Its candidates are all rows of z, drawn
+    with these weights. By default the state does not move.
     """
     n = len(z)
     batch = new_batch(1, n, objective.uniforms_width, dtype)
