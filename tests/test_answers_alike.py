@@ -141,11 +141,18 @@ def test_a_classifier_of_several_labels_decides_alike_in_python(tmp_path):
     np.testing.assert_array_equal(trained.label_names[decided[1].indices], ["a", "b"])
 
 
+@pytest.fixture(scope="module")
+def two_texts(tmp_path_factory):
+    """A classifier of texts, and its folder."""
+    folder = tmp_path_factory.mktemp("texts")
+    (folder / "rows.txt").write_text("__label__a one\n__label__b two\n" * 9)
+    return api.classify(folder / "rows.txt", output=folder / "model"), folder / "model"
+
+
 @pytest.mark.parametrize("top_k", [None, 1.5, "2", -1])
-def test_a_number_of_answers_is_a_whole_number(tmp_path, top_k):
-    (tmp_path / "rows.txt").write_text("__label__a one\n__label__b two\n" * 9)
-    trained = api.classify(tmp_path / "rows.txt", output=tmp_path / "model")
-    for model in (trained, SoftmaxClassifier.load(tmp_path / "model")):
+def test_a_number_of_answers_is_a_whole_number(two_texts, top_k):
+    trained, folder = two_texts
+    for model in (trained, SoftmaxClassifier.load(folder)):
         with refused("top_k", value=top_k):
             model.top_k(["one"], top_k)
 
@@ -166,9 +173,8 @@ def test_no_rows_have_no_answers_of_the_usual_shape(tmp_path, settings):
 @pytest.mark.parametrize(
     "rows", ["one text", [{"area": 3}], ["a", 3], [[1.0]], np.zeros((2, 9)), [["a"]]]
 )
-def test_rows_of_another_kind_than_the_training_rows_are_an_error(tmp_path, rows):
-    (tmp_path / "rows.txt").write_text("__label__a one\n__label__b two\n" * 9)
-    trained = api.classify(tmp_path / "rows.txt", output=tmp_path / "model")
+def test_rows_of_another_kind_than_the_training_rows_are_an_error(two_texts, rows):
+    trained, _ = two_texts
     with pytest.raises(DataError) as raised:
         trained.predict(rows)
     assert raised.value.file == "X"

@@ -4,8 +4,6 @@ which files depend on the weights.
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -18,6 +16,7 @@ from embedx.classification.objective_choice import default_objective
 from embedx.classification.settings import ClassifySettings
 from embedx.errors import Setting, SettingError
 from embedx.labeled.data import Labeled
+from tests.support.commands import run_command, words_of
 from tests.support.label_data import ova, settings, topics, write_xc
 from tests.support.label_settings import resolved
 from tests.support.label_training import train
@@ -122,23 +121,8 @@ def test_a_command_without_an_objective_names_the_one_that_it_takes(tmp_path):
         [data.labels[i] for i in range(len(data))],
         data.n_labels,
     )
-    command = [
-        sys.executable,
-        "-m",
-        "embedx",
-        "classify",
-        "train.txt",
-        "--weights",
-        "tree",
-        "--set",
-        "leaf-size=8",
-        "--json",
-    ]
-    completed = subprocess.run(
-        [*command, "--test", "train.txt"], cwd=tmp_path, capture_output=True, text=True
-    )
-    assert completed.returncode == 0, completed.stderr
-    result = json.loads(completed.stdout)
+    typed = words_of("classify train.txt --weights tree --set leaf-size=8 --json --test train.txt")
+    result = json.loads(run_command(tmp_path, *typed).stdout)
     assert result["objective"] == "ova"
     assert result["settings"]["loss"] == "squared-hinge"
     assert result["test"]["p@1"] > 0.7

@@ -126,12 +126,19 @@ def test_a_request_leaves_its_features_alone_whatever_their_indices(folder):
         np.testing.assert_array_equal(getattr(features, part), getattr(before, part))
 
 
+@pytest.fixture(scope="module")
+def words(two_topics, tmp_path_factory):
+    """A model of word vectors."""
+    return embedx.train(
+        str(two_topics), epochs=1, dim=4, output=tmp_path_factory.mktemp("words") / "model"
+    )
+
+
 @pytest.mark.parametrize(
     "value", [None, 3, b"model.embedx", ["model.embedx"], {"a": 1}, np.ones(2), object]
 )
-def test_what_is_no_path_is_refused_as_a_model_and_as_an_output(value, two_topics, tmp_path):
+def test_what_is_no_path_is_refused_as_a_model_and_as_an_output(value, two_topics, words):
     name = type(value).__qualname__
-    model = embedx.train(str(two_topics), epochs=1, dim=4)
     with refused_data("model", quoting=name):
         embedx.load(value)
     with refused_data("model"):
@@ -139,9 +146,9 @@ def test_what_is_no_path_is_refused_as_a_model_and_as_an_output(value, two_topic
     with refused_data("model"):
         embedx.write_report(value)
     with refused_data("folder", quoting=name):
-        model.save(value)
+        words.save(value)
     with refused_data("path", quoting=name):
-        model.export(value)
+        words.export(value)
     if value is not None:
         with refused_data("output"):
             embedx.train(str(two_topics), output=value)

@@ -7,7 +7,7 @@ import ast
 import importlib
 import inspect
 import os
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -25,6 +25,8 @@ HEADER = """\
 """
 # Methods of progress, and of Python's log and warnings, whose text is for the user.
 NOTES = ("note", "warn", "detail", "warning")
+# Why a record cannot be read, which becomes part of an error.
+RECORD_MESSAGES = ("Reason", "BadRecord")
 # Fields that are text, or are in no heading because they are the message.
 TEXTS = ("problem", "remedy", "purpose", "parts")
 Kinds = dict[str, type[EmbedxError]]
@@ -69,9 +71,9 @@ def remedies() -> list[str]:
     kinds = _kinds()
     texts = []
     for path in paths:
-        for call, known in _calls(path, imported[path]):
-            kind = kinds.get(_name_of(call))
-            if kind is not None and "remedy" in inspect.signature(kind).parameters:
+        for call, known in _calls(path, imported[path], kinds):
+            kind = kinds[_name_of(call)]
+            if "remedy" in inspect.signature(kind).parameters:
                 remedy = _bound(kind, call, known).arguments.get("remedy", "")
                 texts.append(spelled(EmbedxError(remedy).parts, _of_templates(in_python)))
     return texts
@@ -84,7 +86,7 @@ def _kinds() -> Kinds:
 
 def _entries(path: Path, imported: dict[str, ast.expr], kinds: Kinds) -> list[str]:
     entries = []
-    for call, known in _calls(path, imported):
+    for call, known in _calls(path, imported, {*kinds, *RECORD_MESSAGES, *NOTES}):
         name = _name_of(call)
         if name in kinds:
             entries.append(_error_entry(kinds[name], call, known))
@@ -93,7 +95,7 @@ def _entries(path: Path, imported: dict[str, ast.expr], kinds: Kinds) -> list[st
         elif name == "BadRecord":
             why, remedy = (_value(argument, known) for argument in call.args)
             entries.append(_written("bad record", {}, (why, "; ", remedy)))
-        elif name in NOTES and isinstance(call.func, ast.Attribute) and not _is_format(call):
+        elif isinstance(call.func, ast.Attribute) and not _is_format(call):
             entries.append(_note_entry(name, call, known))
     if not entries:
         return []
@@ -102,22 +104,24 @@ def _entries(path: Path, imported: dict[str, ast.expr], kinds: Kinds) -> list[st
 
 def _name_of(call: ast.Call) -> str:
     """The name of what is called, without its module or object."""
-    return ast.unparse(call.func).rpartition(".")[2]
+    if isinstance(call.func, ast.Attribute):
+        return call.func.attr
+    return call.func.id if isinstance(call.func, ast.Name) else ""
 
 
 def _calls(
-    path: Path, imported: dict[str, ast.expr]
+    path: Path, imported: dict[str, ast.expr], names: Container[str]
 ) -> Iterator[tuple[ast.Call, dict[str, ast.expr]]]:
-    """The calls within the functions of a file, with the texts that are known there by name."""
+    """The calls of these names in the functions of a file, with the texts that are known there."""
     tree = ast.parse(path.read_text("utf-8"))
     constants = imported | _assigned(tree.body)
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
     for function in sorted(functions, key=lambda function: function.lineno):
-        yield from _calls_of_function(function, constants)
+        yield from _calls_of_function(function, constants, names)
 
 
 def _calls_of_function(
-    function: ast.FunctionDef, constants: dict[str, ast.expr]
+    function: ast.FunctionDef, constants: dict[str, ast.expr], names: Container[str]
 ) -> Iterator[tuple[ast.Call, dict[str, ast.expr]]]:
     inner = {
         node
@@ -126,7 +130,9 @@ def _calls_of_function(
         for node in ast.walk(nested)
     }
     calls = [
-        node for node in ast.walk(function) if isinstance(node, ast.Call) and node not in inner
+        node
+        for node in ast.walk(function)
+        if isinstance(node, ast.Call) and _name_of(node) in names and node not in inner
     ]
     for call in sorted(calls, key=lambda call: (call.lineno, call.col_offset)):
         known = constants | _assigned(
