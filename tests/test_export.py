@@ -3,14 +3,13 @@
 import gzip
 import os
 import signal
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
 from embedx.errors import DataError
 from embedx.vectors import export, formats, model
+from tests.support import forked
 from tests.support.needs import needs_gensim
 from tests.support.notes import Notes
 from tests.support.refusals import refused, refused_data
@@ -130,10 +129,9 @@ export.export(model.load(sys.argv[1]), "word2vec", Path(sys.argv[2]))
 def test_a_killed_export_leaves_no_file_that_seems_complete(tmp_path):
     (tmp_path / "in.vec").write_text("1 2\na 1 2\n")
     out = tmp_path / "out.vec"
-    ended = subprocess.run(
-        [sys.executable, "-c", KILLED, tmp_path / "in.vec", out], check=False
-    ).returncode
-    assert ended == -signal.SIGKILL
+    options = {"cwd": tmp_path, "env": forked.environment(tmp_path), "check": False}
+    ended = forked.run(tmp_path / "in.vec", out, code=KILLED, **options)
+    assert ended.returncode == -signal.SIGKILL
     assert not out.exists()
     export.export(model.load(tmp_path / "in.vec"), "word2vec", out)
     assert model.load(out).words == ["a"]

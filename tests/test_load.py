@@ -1,9 +1,8 @@
 """`embedx.load`: any model, ready to answer, by several threads, without scikit-learn."""
 
-import subprocess
-import sys
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +11,7 @@ from scipy.sparse import csr_matrix
 import embedx
 from embedx.classification.classifier import Classifier
 from embedx.vectors.model import WordVectors
+from tests.support import forked
 from tests.support.refusals import refused_data
 
 TICKETS = "title,weight,topic\n" + "".join(
@@ -93,9 +93,10 @@ def test_the_first_answer_of_a_loaded_classifier_loads_no_kernels(folder, name, 
 
 
 def output_of(code, *arguments):
-    """What Python code prints in a process of its own."""
-    command = [sys.executable, "-c", code, *map(str, arguments)]
-    completed = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
+    """What Python code prints in a process that has imported nothing of embedx."""
+    home = Path(arguments[0]).parent
+    environment = forked.environment(home)
+    completed = forked.run(*arguments, cwd=home, env=environment, code=code, imported="numba")
     return completed.stdout.strip()
 
 

@@ -4,8 +4,6 @@ import os
 import re
 import shutil
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +14,7 @@ from embedx.runtime import locks
 from embedx.storage import folder as on_disk
 from embedx.storage.replacement import check_output, delete_leftovers
 from embedx.vectors import model, model_folder
+from tests.support import forked
 from tests.support.files import files_below
 from tests.support.refusals import refused, refused_data
 from tests.support.small_models import save, toy
@@ -173,10 +172,9 @@ model.WordVectors(["a", "b"], arrays).save(Path(sys.argv[1]), overwrite=True)
 
 def killed_while_saving(folder, owner, step, number):
     code = SAVE_AND_DIE.format(owner=owner, step=step, number=number)
-    assert (
-        subprocess.run([sys.executable, "-c", code, str(folder)], check=False).returncode
-        == -signal.SIGKILL
-    )
+    home = folder.parent
+    ended = forked.run(folder, cwd=home, env=forked.environment(home), code=code, check=False)
+    assert ended.returncode == -signal.SIGKILL
 
 
 @pytest.mark.parametrize(

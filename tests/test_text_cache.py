@@ -3,7 +3,7 @@
 import errno
 import gc
 import os
-import subprocess
+import signal
 import sys
 import threading
 from pathlib import Path
@@ -26,6 +26,7 @@ from embedx.text.encode import encode_sources
 from embedx.text.sentences import encode_sentences
 from embedx.text.settings import TextSettings
 from embedx.text.sources import find_sources
+from tests.support import forked
 from tests.support.cached_corpora import as_reference, leftovers, read
 from tests.support.files import files_below
 from tests.support.notes import Notes, lines_with
@@ -170,10 +171,9 @@ def test_files_of_a_killed_run_are_deleted_but_not_those_of_a_running_one(small_
         " CorpusWriter(Path(sys.argv[1])) as building:\n   "
         " building.write_tokens(np.zeros(1000, np.int32)); os.kill(os.getpid(), 9)"
     )
-    assert (
-        subprocess.run([sys.executable, "-c", code, str(cache_folder)], check=False).returncode
-        == -9
-    )
+    options = {"cwd": cache_folder.parent, "env": forked.environment(cache_folder.parent)}
+    ended = forked.run(cache_folder, code=code, check=False, **options)
+    assert ended.returncode == -signal.SIGKILL
     (killed,) = leftovers(cache_folder)
     with CorpusWriter(cache_folder) as living:
         assert not (cache_folder / killed).exists()

@@ -57,14 +57,6 @@ def test_bad_utf8_is_reported_with_file_and_byte_even_from_the_cache(small_text,
     assert [*read(small_text, cache_folder, on_bad_utf8="skip").words] == ["caf", "au", "lait"]
 
 
-@pytest.mark.parametrize("data", [b"", b" \n\r\n\t", b"\xef\xbb\xbf", b"\0\0"])
-def test_a_corpus_without_words_is_an_error(small_text, cache_folder, data):
-    small_text.write_bytes(data)
-    with refused_data("corpus.txt"):
-        read(small_text, cache_folder)
-    assert leftovers(cache_folder) == []
-
-
 @pytest.mark.parametrize(
     ("pack", "threads", "max_bytes"), [(gzip.compress, 1, 16_000_000), (bytes, 2, 36_000_000)]
 )
@@ -145,18 +137,20 @@ def test_sentences_that_are_none_are_errors(cache_folder, sentences, problem):
 @pytest.mark.parametrize(
     ("content", "tokenizer", "quoted", "settings"),
     [
-        ("", "whitespace", "0 bytes", []),
-        (" \n", "whitespace", "no words", []),
-        ("?!", "words", "no words", ["tokenizer"]),
+        (b"", "whitespace", "0 bytes", []),
+        (b" \n\r\n\t", "whitespace", "no words", []),
+        (b"\xef\xbb\xbf", "whitespace", "no words", []),
+        (b"\0\0", "whitespace", "no words", []),
+        (b"?!", "words", "no words", ["tokenizer"]),
     ],
 )
-def test_a_file_without_words_is_an_error(
-    cache_folder, tmp_path, content, tokenizer, quoted, settings
+def test_a_text_without_words_is_an_error(
+    small_text, cache_folder, content, tokenizer, quoted, settings
 ):
-    file = tmp_path / "a.txt"
-    file.write_text(content)
-    with refused_data("a.txt", *settings, quoting=quoted):
-        encode([file], TextSettings(tokenizer=tokenizer), Notes(), cache_folder)
+    small_text.write_bytes(content)
+    with refused_data("corpus.txt", *settings, quoting=quoted):
+        encode([small_text], TextSettings(tokenizer=tokenizer), Notes(), cache_folder)
+    assert leftovers(cache_folder) == []
 
 
 def test_no_sentences_are_an_error(cache_folder):

@@ -3,8 +3,6 @@ n-grams in later text.
 """
 
 import json
-import subprocess
-import sys
 from collections import Counter
 
 import numpy as np
@@ -22,6 +20,7 @@ from embedx.labeled.words import TextFeatureSettings, text_features
 from embedx.tasks.requests import ClassifyRequest
 from embedx.text.ngram_hashes import OF_NEXT_WORD
 from embedx.text.tokenizer import Tokenizer
+from tests.support.forked import embedx_run
 from tests.support.refusals import refused
 
 TEXTS = ["Über uns, über \x01 Berge!", "", "uns über uns\nüber", "a 日本語 \ud800 b", "über uns"]
@@ -194,9 +193,7 @@ def test_a_model_reads_text_in_a_new_process_as_it_was_trained(tmp_path, monkeyp
     trained_on = read_training("train.txt", text=TextFeatureSettings(char_ngrams="3")).features
     assert (features[:, :-1] != trained_on).nnz == 0
     top_labels = next(ids.tolist() for ids, _ in model.iter_top_k(features, 1))
-    code = "import sys; from embedx.cli.app import main; main()"
-    command = [sys.executable, "-c", code, "predict", "m", "train.txt", "--top-k", "1", "--json"]
-    completed = subprocess.run(command, capture_output=True, text=True, check=True)
+    completed = embedx_run(tmp_path, "predict", "m", "train.txt", "--top-k", 1, "--json")
     assert [json.loads(line)[0]["label"] for line in completed.stdout.splitlines()] == [
         model.name(k) for (k,) in top_labels
     ]
