@@ -4,6 +4,7 @@ What is computed when a message is made stands there as its expression in braces
 """
 
 import ast
+import functools
 import importlib
 import inspect
 import os
@@ -113,32 +114,38 @@ def _calls(
     path: Path, imported: dict[str, ast.expr], names: Container[str]
 ) -> Iterator[tuple[ast.Call, dict[str, ast.expr]]]:
     """The calls of these names in the functions of a file, with the texts that are known there."""
+    statements, functions = _parsed(path)
+    constants = imported | _assigned(statements)
+    for nodes in functions:
+        yield from _calls_of_function(nodes, constants, names)
+
+
+@functools.cache
+def _parsed(path: Path) -> tuple[list[ast.stmt], list[list[ast.AST]]]:
+    """The statements of a file, and the nodes of each of its functions, the function first."""
     tree = ast.parse(path.read_text("utf-8"))
-    constants = imported | _assigned(tree.body)
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
-    for function in sorted(functions, key=lambda function: function.lineno):
-        yield from _calls_of_function(function, constants, names)
+    in_order = sorted(functions, key=lambda function: function.lineno)
+    return tree.body, [list(ast.walk(function)) for function in in_order]
 
 
 def _calls_of_function(
-    function: ast.FunctionDef, constants: dict[str, ast.expr], names: Container[str]
+    nodes: list[ast.AST], constants: dict[str, ast.expr], names: Container[str]
 ) -> Iterator[tuple[ast.Call, dict[str, ast.expr]]]:
     inner = {
         node
-        for nested in ast.walk(function)
-        if isinstance(nested, ast.FunctionDef) and nested is not function
+        for nested in nodes[1:]
+        if isinstance(nested, ast.FunctionDef)
         for node in ast.walk(nested)
     }
     calls = [
         node
-        for node in ast.walk(function)
+        for node in nodes
         if isinstance(node, ast.Call) and _name_of(node) in names and node not in inner
     ]
     for call in sorted(calls, key=lambda call: (call.lineno, call.col_offset)):
         known = constants | _assigned(
-            node
-            for node in ast.walk(function)
-            if isinstance(node, ast.stmt) and node.lineno <= call.lineno
+            node for node in nodes if isinstance(node, ast.stmt) and node.lineno <= call.lineno
         )
         yield call, known
 
