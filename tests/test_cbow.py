@@ -1,5 +1,5 @@
-"""CBOW as a user meets it: trained, scored on held-out text, resumed and continued; its gradient
-against finite differences.
+"""CBOW: trained, scored on held-out text, resumed and continued; its gradient against finite
+differences.
 
 That blocks of it train as the naive reference does is tested with the forms of skip-gram.
 """

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import embedx
-from embedx.errors import EmbedxError
+from embedx.errors import EmbedxError, InapplicableError
 from tests.support.commands import invoke as run, run_command, words_of
-from tests.support.refusals import refused_data
+from tests.support.refusals import refused, refused_data
 
 
 @pytest.mark.slow
@@ -114,6 +114,15 @@ def test_supervised_learns_texts(tmp_path, monkeypatch, capsys):
         assert output == of_all * 2
         with pytest.raises(EmbedxError):
             run(command, "model.bin", "test.txt", "0")
+    run("test-label", "model.bin", "test.txt")
+    of_labels = capsys.readouterr().out
+    texts = (tmp_path / "test.txt").read_text()
+    assert run_command(tmp_path, "test-label", "model.bin", "-", input=texts).stdout == of_labels
+    for options in (["--json"], ["--abstain"], ["--coverage", "0.9"], ["--id-column", "id"]):
+        for place in (["model.bin", "test.txt"], ["model", "test.txt", "2"]):
+            setting = options[0].removeprefix("--").replace("-", "_")
+            with refused(setting, kind=InapplicableError):
+                run("predict", *place, *options)
     run("predict-prob", "model", "test.txt", "2")
     rows = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert [row[::2] for row in rows[:2]] == [
