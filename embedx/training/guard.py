@@ -83,8 +83,7 @@ class Guard:
     untrained_loss  None if it was not measured before training
     best            best loss of the phase
     high_since      the starts of the latest intervals, as long as their loss was high
-    chunks_at_check
-                    number of chunks trained at the last check
+    chunks_at_check number of chunks trained at the last check
     chunks_at_good_state
                     number of chunks trained at the last good state, as the interval after it has
                     shown; 0 if that was the start
@@ -189,6 +188,7 @@ class Guard:
         if losses:
             loss = median(losses)
             total = sum(self.parts, Tally())
+            self._note_height(loss)
             reason = self._judge(loss, total.loss / total.pairs, share, is_over)
             if reason is not None:
                 return reason
@@ -224,6 +224,11 @@ class Guard:
             self.interval_end += 1 / CHECKS_OF_RUN
         self.parts = [Tally()] * PARTS_OF_INTERVAL
 
+    def _note_height(self, loss: float) -> None:
+        """Keep the start of an interval whose loss is high; forget those before one that is not."""
+        is_high = self.untrained_loss is not None and excess(loss, self.untrained_loss) > HIGH
+        self.high_since = [*self.high_since, self.interval_start] if is_high else []
+
     def _judge(self, loss: float, mean: float, share: float, is_over: bool) -> Reason | None:
         """Why the loss of an interval, or its mean over all pairs, shows divergence; or None."""
         untrained_loss = self.untrained_loss
@@ -234,9 +239,6 @@ class Guard:
             return _increase(best, loss)
         if untrained_loss is None:
             return None
-        height = excess(loss, untrained_loss)
-        is_high = height > HIGH
-        self.high_since = [*self.high_since, self.interval_start] if is_high else []
         if len(self.high_since) >= MIN_HIGH and share - self.high_since[0] >= LASTING:
             return _increase(untrained_loss, loss)
         baseline = untrained_loss if self.baseline is None else min(self.baseline, untrained_loss)
@@ -246,7 +248,8 @@ class Guard:
                 f"the loss ended at {loss:.4g}, while that of a model that ignores its inputs is"
                 f" {baseline:.4g}"
             )
-        if height > FAR or excess(mean, untrained_loss) > VERY_FAR:
+        is_far = excess(loss, untrained_loss) > FAR
+        if is_far or excess(mean, untrained_loss) > VERY_FAR:
             return _increase(untrained_loss, max(loss, mean))
         return None
 
