@@ -76,6 +76,12 @@ def test_suggestions_are_read_in_formats_of_other_programs(scored, text):
     assert suggestion_scores["p@1"] == 0.5
 
 
+def test_a_label_suggested_twice_counts_once(scored):
+    _, once = scored("billing\nlogin\ndelivery\nother\n")["metrics"]
+    _, twice = scored("billing\tbilling\nlogin\tlogin\tlogin\ndelivery\nother\n")["metrics"]
+    assert twice == once
+
+
 @pytest.mark.parametrize("heading", ["", "text,label,score\n"])
 def test_suggestions_are_read_from_csv(folder, heading):
     other = folder / "other.csv"

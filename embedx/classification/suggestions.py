@@ -3,8 +3,9 @@ classifier.
 
 A line has the suggestions for a row, the best first: as `embedx predict` writes them, in text or
 JSON, as `fasttext predict-prob` does, or labels between tabs or as in a cell of the training table.
-Ids of rows, and probabilities, are left out. A line more than there are rows is a heading, and the
-cells of CSV stand between commas: columns without any known label, such as texts, are left out.
+Ids of rows, and probabilities, are left out, and a label of a line counts once. A line more than
+there are rows is a heading, and the cells of CSV stand between commas: columns without any known
+label, such as texts, are left out.
 """
 
 import csv
@@ -56,35 +57,51 @@ def read_suggestions(file: str, classifier: Classifier, data: Labeled) -> Sugges
     Raises `DataError` if the file does not have a line for each row, or has no known label.
     """
     ids = _ids_of_labels(classifier, data)
-    by_number = data.schema.names is None
     separator = _separator_of(data)
-    rows = [*_rows(file, len(data), ids)]
-    has_heading = len(rows) == len(data) + 1 and not _columns_of_labels(rows[:1], ids, separator)
-    if has_heading:
-        rows = _columns_of_labels(rows[1:], ids, separator) or rows[1:]
-    elif len(rows) != len(data):
-        problem = f"{counted(len(rows), 'line')} for {counted(len(data), 'row')} of test data"
-        remedy = "write one line for each row, empty where none fits"
-        raise DataError(file, None, problem, remedy)
-    rows = _without_ids(rows, data)
-    rows = _without_probabilities(rows)
+    rows = _without_heading(file, [*_rows(file, len(data), ids)], len(data), ids, separator)
+    rows = _without_probabilities(_without_ids(rows, data))
     if separator is not None:
         rows = [_split_labels(cells, separator) for cells in rows]
 
+    by_number = data.schema.names is None
     none = max(classifier.n_labels, int(data.labels.ids.max(initial=0)) + 1)
     top = np.full((len(data), MAX_SUGGESTIONS), none, int64)
     for row, labels in enumerate(rows):
-        for place, label in enumerate(labels[:MAX_SUGGESTIONS]):
-            name = label.removeprefix(PREFIX)
-            if by_number:
-                top[row, place] = int(name) if name.isdecimal() and len(name) < 10 else none
-            else:
-                top[row, place] = ids.get(label, ids.get(name, none))
+        different = [*dict.fromkeys(labels)][:MAX_SUGGESTIONS]
+        found = [_number_of(label) if by_number else _id_of(label, ids) for label in different]
+        top[row, : len(found)] = [none if label_id is None else label_id for label_id in found]
     if (top == none).all():
         first = next((labels[0] for labels in rows if labels), "")
         problem = f'has no label of the model or of the test data; its first is "{first}"'
         raise DataError(file, None, problem, "write labels as in the test data")
     return Suggestions(classifier, top)
+
+
+def _id_of(label: str, ids: Mapping[str, int]) -> int | None:
+    """The id of a label as it stands there, or without fastText's prefix."""
+    return ids.get(label, ids.get(label.removeprefix(PREFIX)))
+
+
+def _number_of(label: str) -> int | None:
+    """The number that a label is, with or without fastText's prefix, if it may be an id."""
+    name = label.removeprefix(PREFIX)
+    return int(name) if name.isdecimal() and len(name) < 10 else None
+
+
+def _without_heading(
+    file: str, rows: list[list[str]], n_rows: int, ids: Mapping[str, int], separator: str | None
+) -> list[list[str]]:
+    """The n_rows rows below a heading, without columns that have no known label; all rows if there
+    is no heading. Raises `DataError` for another number of rows.
+    """
+    has_heading = len(rows) == n_rows + 1 and not _columns_of_labels(rows[:1], ids, separator)
+    if has_heading:
+        return _columns_of_labels(rows[1:], ids, separator) or rows[1:]
+    if len(rows) != n_rows:
+        problem = f"{counted(len(rows), 'line')} for {counted(n_rows, 'row')} of test data"
+        remedy = "write one line for each row, empty where none fits"
+        raise DataError(file, None, problem, remedy)
+    return rows
 
 
 def _rows(file: str, n_rows: int, labels: Collection[str]) -> Iterator[list[str]]:
