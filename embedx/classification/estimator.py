@@ -228,7 +228,12 @@ class SoftmaxClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 overrides["scaling"] = self.scaling or "none"
             objective = objective_for(self.objective, given, data)
             return self._train(data, objective, given, overrides, None)
-        # The schema of the first training is kept.
+        return self._train_further(data, given, overrides)
+
+    def _train_further(
+        self, data: Labeled, given: Mapping[str, Any], overrides: dict[str, Any]
+    ) -> Self:
+        """Continue training, with the schema, scaling and score of the classifier so far."""
         classifier = self.classifier_
         data = data.with_schema(classifier.schema)
         overrides["score"] = EUCLIDEAN if classifier.by_distance else INNER_PRODUCT

@@ -278,6 +278,7 @@ def evaluate(
             scores.append(scores_by_groups(model.evaluate, data, PAIRED_METRICS))
     if tests.predictions is not None:
         names.append(tests.predictions)
+        # Any of the models serves to number the labels: the last one, whose rows are at hand.
         suggestions = read_suggestions(tests.predictions, model, data)
         numbered = dataclasses.replace(data, ids=np.arange(len(data)))
         metrics_of_side.append(suggestions.evaluate(numbered))

@@ -11,12 +11,14 @@ from embedx.runtime.progress import Progress
 
 def note_unexpected(settings: ClassifySettings, problem: Problem, progress: Progress) -> None:
     """Log what the user may not expect of the settings."""
-    for report in (missing_search, chosen_scaling, unused_propensities, negative_features):
-        report(settings, problem, progress)
+    _note_missing_search(problem, progress)
+    _note_chosen_scaling(settings, problem, progress)
+    _note_unused_propensities(settings, problem, progress)
+    _warn_of_lost_weights(settings, problem, progress)
 
 
-def missing_search(settings: ClassifySettings, problem: Problem, progress: Progress) -> None:
-    """The objective's search is replaced by scoring all labels."""
+def _note_missing_search(problem: Problem, progress: Progress) -> None:
+    """Say so if the objective's search is replaced by scoring all labels."""
     given = problem.given
     is_open = given.sampler is None and given.optimizer != Lbfgs.name and not given.hidden
     searches = samplers.SAMPLERS[problem.objective.samplers()[0]].needs_dense_inputs
@@ -28,8 +30,8 @@ def missing_search(settings: ClassifySettings, problem: Problem, progress: Progr
         )
 
 
-def chosen_scaling(settings: ClassifySettings, problem: Problem, progress: Progress) -> None:
-    """A scaling was chosen."""
+def _note_chosen_scaling(settings: ClassifySettings, problem: Problem, progress: Progress) -> None:
+    """Say why a scaling was chosen."""
     if problem.given.scaling is None and settings.scaling != "none":
         progress.note(
             f"{SCALING_REASONS[str(settings.scaling)]}: ",
@@ -40,8 +42,10 @@ def chosen_scaling(settings: ClassifySettings, problem: Problem, progress: Progr
         )
 
 
-def unused_propensities(settings: ClassifySettings, problem: Problem, progress: Progress) -> None:
-    """Parameters of propensities were given that do not change the ranking."""
+def _note_unused_propensities(
+    settings: ClassifySettings, problem: Problem, progress: Progress
+) -> None:
+    """Say so if parameters of propensities were given that do not change the ranking."""
     for name in ("propensity_a", "propensity_b"):
         if problem.is_given(name) and not settings.propensity:
             progress.note(
@@ -51,8 +55,8 @@ def unused_propensities(settings: ClassifySettings, problem: Problem, progress: 
             )
 
 
-def negative_features(settings: ClassifySettings, problem: Problem, progress: Progress) -> None:
-    """Weights are sparse, which may lose useful ones if features are negative."""
+def _warn_of_lost_weights(settings: ClassifySettings, problem: Problem, progress: Progress) -> None:
+    """Warn if weights are sparse, which may lose useful ones, because features are negative."""
     weights = settings.weights
     if weights != DENSE and problem.data.features.data.min(initial=0) < 0:
         progress.warn(

@@ -196,8 +196,9 @@ def read_arriving(
         if format is None and not is_blank:
             lines = lines.removeprefix(UTF8_MARK)
             first = _arrived([lines], SILENT).first
-            has_comments = schema.columns is None and schema.text is None
-            if has_comments and not first.lines.first_row:
+            may_have_comments = schema.columns is None and schema.text is None
+            is_comment = may_have_comments and not first.lines.first_row
+            if is_comment:
                 continue
             format = format_of_arriving(first, schema, options)
             if not format.has_row_per_line:
