@@ -156,7 +156,8 @@ def _parameters(fields: dict[str, Any], defaults: dict[str, Any]) -> str:
     own, whose they are.
     """
     from embedx.objectives import OBJECTIVES
-    from embedx.settings import as_typed, described, settings_of
+    from embedx.settings import described, settings_of
+    from embedx.spelling import as_typed
 
     rows = []
     for name, field in fields.items():
@@ -249,9 +250,9 @@ def labels_parts() -> dict[str, str]:
 
 def defaults_by_kind() -> str:
     """The settings whose defaults depend on the kind of data, with those of each kind."""
-    from embedx.settings import as_typed, option_name
     from embedx.skipgram.configuration import configure
     from embedx.skipgram.defaults import DEFAULTS_BY_KIND, TEXT, WALKS
+    from embedx.spelling import as_typed, option_name
     from embedx.text.settings import SESSIONS
 
     values = {}

@@ -1,4 +1,4 @@
-"""Settings: each is declared once, with `param`; and how a user types them.
+"""Settings: each is declared once, with `param`.
 
 The options of the command line, their help, the parameters of Python's classes, the checks of
 values and the record saved with a model are derived from the fields of the classes of settings,
@@ -11,19 +11,11 @@ import math
 import numbers
 import operator
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self, dataclass_transform
 
-from embedx.errors import (
-    InapplicableError,
-    Setting,
-    SettingError,
-    Text,
-    choice,
-    parts_of,
-    value_text,
-)
+from embedx.errors import InapplicableError, SettingError, Text, choice, parts_of
 
 # Values of JSON types by name: settings, facts of a run, counts of a text.
 Record = dict[str, Any]
@@ -34,8 +26,6 @@ Options = Mapping[str, Any]
 MAX_WHOLE_NUMBER = 2**31 - 1
 # More than any machine can use; each thread has its own memory.
 MAX_THREADS = 1024
-
-SHELL_CHARACTERS = set(" ;|&<>()$*?`")
 
 # By the type of a setting: the accepted types of values, and their name in messages.
 KINDS = {
@@ -110,66 +100,7 @@ def declared() -> "list[type[Settings]]":
     return groups
 
 
-# ---- settings as a user types them
-
-
-def option_name(
-    name: str, without_option: Collection[str] = (), with_option: Collection[str] = ()
-) -> str:
-    """The option of a setting: `--min-count`, or `--set local-decay` for a setting given by --set.
-
-    without_option  settings that this command takes by --set, although others have options for them
-    with_option     settings that this command has options for, although others take them by --set
-    """
-    is_by_set = name in without_option or (name not in with_option and is_given_by_set(name))
-    return ("--set " if is_by_set else "--") + name.replace("_", "-")
-
-
-def on_command_line(
-    setting: Setting, without_option: Collection[str] = (), with_option: Collection[str] = ()
-) -> str:
-    """A setting on the command line: `--min-count 0`, `--no-lowercase`, `--set rescore=no`; for a
-    command with exceptions as in `option_name`.
-    """
-    name = option_name(setting.name, without_option, with_option)
-    if setting.value is None:
-        return name
-    value = as_typed(setting.value)
-    if name.startswith("--set "):
-        assignment = f"{name.removeprefix('--set ')}={value}"
-        return f"--set {_for_shell(assignment)}"
-    if isinstance(setting.value, bool):
-        return name if setting.value else f"--no-{name[2:]}"
-    return f"{name} {_for_shell(value)}"
-
-
-def _for_shell(word: str) -> str:
-    """The word, quoted if it has characters special to a shell."""
-    return f"'{word}'" if SHELL_CHARACTERS & set(word) and "'" not in word else word
-
-
-def as_arguments(options: Options) -> list[str]:
-    """Settings as arguments of a command."""
-    words = []
-    for name, value in options.items():
-        flag = option_name(name)
-        if is_given_by_set(name):
-            text = as_typed(value) if isinstance(value, bool) else value
-            words += ["--set", f"{flag.removeprefix('--set ')}={text}"]
-        elif isinstance(value, bool):
-            words.append(flag if value else f"--no-{flag[2:]}")
-        else:
-            words += [flag, str(value)]
-    return words
-
-
-def as_typed(value: Any) -> str:
-    """A setting's value as the user would type it."""
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return f"{value:g}" if isinstance(value, float) else value_text(value)
+# ---- values with units, as a user types them
 
 
 def seconds(duration: str, setting: str = "time_budget") -> float:

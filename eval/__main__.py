@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 
 from embedx.errors import EmbedxError
-from embedx.settings import on_command_line
+from embedx.spelling import on_command_line
 from eval.experiment import QUICK_RESULTS, RESULTS, Experiment, Run, measure, report, stop
 
 EXPERIMENTS = {

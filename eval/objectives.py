@@ -28,9 +28,9 @@ from embedx.comparison.runs import reason, watched
 from embedx.errors import DivergedError
 from embedx.evaluation import held_out, words
 from embedx.runtime.progress import Silent
-from embedx.settings import as_arguments
 from embedx.skipgram.configuration import configure
 from embedx.skipgram.defaults import default_rate
+from embedx.spelling import as_arguments
 from embedx.text.encode import encode
 from embedx.text.held_out import hold_out
 from embedx.text.settings import TextSettings, VocabularySettings

@@ -9,7 +9,7 @@ from embedx.errors import spelled
 from embedx.evaluation.statistics import Score
 from embedx.pages import charts
 from embedx.pages.axis import Axis, log_ticks, ticks
-from embedx.settings import on_command_line
+from embedx.spelling import on_command_line
 from tests.support.comparison_records import assert_page_has_numbers, ranked, run
 from tests.support.notes import lines_with
 

@@ -12,7 +12,7 @@ from embedx.comparison.settings import MAX_TRIALS, CompareSettings
 from embedx.comparison.text import TextData
 from embedx.errors import InapplicableError
 from embedx.runtime.progress import Silent
-from embedx.settings import on_command_line
+from embedx.spelling import on_command_line
 from tests.support import forked
 from tests.support.commands import invoke
 from tests.support.comparison_records import ranked, run, small_text

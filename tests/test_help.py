@@ -22,8 +22,9 @@ from embedx.distributed.settings import ClusterSettings
 from embedx.errors import near
 from embedx.objectives import OBJECTIVES
 from embedx.samplers import SAMPLERS
-from embedx.settings import is_given_by_set, option_name, settings_of
+from embedx.settings import is_given_by_set, settings_of
 from embedx.skipgram.settings import CollapsedSettings, SkipGramSettings
+from embedx.spelling import option_name
 from embedx.text.settings import PhraseSettings, TextSettings, VocabularySettings
 from tests.support.commands import invoke, run_command, words_of
 from tests.support.refusals import refused, refused_on_command_line

@@ -26,9 +26,10 @@ from embedx.objectives import OBJECTIVES
 from embedx.optimizers import OPTIMIZERS
 from embedx.optimizers.contract import WORDS
 from embedx.samplers import SAMPLERS
-from embedx.settings import Settings, check, on_command_line, param, value_type
+from embedx.settings import Settings, check, param, value_type
 from embedx.skipgram.configuration import configure
 from embedx.skipgram.settings import CollapsedSettings, SkipGramSettings, StartSettings, distance
+from embedx.spelling import on_command_line
 from embedx.text.settings import PhraseSettings, TextSettings, VocabularySettings
 from embedx.text.subsampling import WHOLE_SENTENCE
 from embedx.vectors.lookup import UnknownWordError

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from embedx.cli.setting_options import Option, classify_options, train_options
-from embedx.settings import Record, as_typed
+from embedx.settings import Record
+from embedx.spelling import as_typed
 from embedx.storage.description import read_described
 from embedx.storage.folder import task_of_model
 from embedx.storage.replacement import current_path

@@ -23,7 +23,7 @@ from embedx.cli.request_options import as_option, documented, keyword, with_form
 from embedx.cli.requests import parameters_of, request_of
 from embedx.cli.setting_options import Option, command_with, set_option
 from embedx.errors import DataError, EmbedxError, Setting, Text
-from embedx.settings import option_name
+from embedx.spelling import option_name
 
 # typer does not export the base class of its errors
 UsageError: Any = typer.BadParameter.__mro__[1]

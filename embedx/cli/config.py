@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from embedx.errors import DataError, SettingError
-from embedx.settings import Record, as_typed
+from embedx.settings import Record
+from embedx.spelling import as_typed
 
 
 def words_of(path: Path, command: Any) -> list[str]:

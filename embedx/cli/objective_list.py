@@ -8,7 +8,8 @@ import typer
 
 from embedx.cli.help import help_formatter
 from embedx.cli.setting_options import SETTING_OPTIONS, defaults_of_objective
-from embedx.settings import Record, as_typed, described, is_given_by_set, option_name, settings_of
+from embedx.settings import Record, described, is_given_by_set, settings_of
+from embedx.spelling import as_typed, option_name
 
 Objective = Annotated[str | None, typer.Argument()]
 

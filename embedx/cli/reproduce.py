@@ -12,7 +12,8 @@ from embedx.cli import about, tables
 from embedx.cli.setting_options import SETTING_OPTIONS
 from embedx.distributed.settings import ClusterSettings
 from embedx.errors import DataError, SettingError
-from embedx.settings import Record, option_name, settings_of
+from embedx.settings import Record, settings_of
+from embedx.spelling import option_name
 from embedx.storage.description import read_description
 from embedx.storage.folder import no_model_folder, task_of_model
 from embedx.storage.folder_files import DESCRIPTION

@@ -9,16 +9,8 @@ import typer
 
 from embedx.cli.request_options import keyword
 from embedx.errors import SettingError, near
-from embedx.settings import (
-    Record,
-    Settings,
-    as_typed,
-    is_given_by_set,
-    option_name,
-    read_value,
-    settings_of,
-    value_type,
-)
+from embedx.settings import Record, Settings, is_given_by_set, read_value, settings_of, value_type
+from embedx.spelling import as_typed, option_name
 from embedx.text.settings import PhraseSettings, TextSettings, VocabularySettings
 
 # Letters of the choices that the help shows in place of the type of a setting.

@@ -5,7 +5,7 @@ from functools import partial
 
 from embedx.cli.requests import parameters_of
 from embedx.errors import Spelling
-from embedx.settings import on_command_line
+from embedx.spelling import on_command_line
 
 
 def spelling_of(words: Sequence[str]) -> Spelling:

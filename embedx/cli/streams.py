@@ -14,7 +14,7 @@ from typing import Any
 from embedx.cli.spelling import spelling_of
 from embedx.errors import EmbedxError, visible
 from embedx.runtime.progress import Reporter
-from embedx.settings import on_command_line
+from embedx.spelling import on_command_line
 from embedx.storage import outputs
 from embedx.tasks.requests import Request
 

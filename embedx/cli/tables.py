@@ -9,7 +9,7 @@ from typing import Any
 
 from embedx.errors import visible
 from embedx.pages.plain import aligned, tab_separated
-from embedx.settings import as_typed
+from embedx.spelling import as_typed
 
 
 def show(heading: Sequence[str], rows: Sequence[Sequence[str]], value: Any = None) -> None:

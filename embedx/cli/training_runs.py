@@ -12,7 +12,8 @@ from embedx.cli.tables import show_facts
 from embedx.pages.plain import tab_separated
 from embedx.runtime.disk import free_disk, summary
 from embedx.runtime.stages import StageTime
-from embedx.settings import Record, as_typed
+from embedx.settings import Record
+from embedx.spelling import as_typed
 from embedx.tasks.requests import ClassifyRequest, RunRequest, TrainRequest
 from embedx.tasks.run import Finished, Planned, plan_request, run_request
 from embedx.text.settings import noun_of

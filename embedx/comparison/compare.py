@@ -58,7 +58,8 @@ from embedx.runtime import atomic, locks, shell
 from embedx.runtime.atomic import errors_named, write_text
 from embedx.runtime.frames import data_frame
 from embedx.runtime.progress import Progress, Silent
-from embedx.settings import Record, as_arguments, settings_of
+from embedx.settings import Record, settings_of
+from embedx.spelling import as_arguments
 from embedx.storage.description import installed_version
 from embedx.tasks.output import stem_of
 from embedx.text.settings import SESSIONS

@@ -12,7 +12,8 @@ from embedx.comparison.settings import SETTINGS_OF_ALL_RUNS, VALIDATION_SETTINGS
 from embedx.errors import InapplicableError, SettingError, Text, near
 from embedx.evaluation.statistics import Score
 from embedx.runtime.progress import Progress
-from embedx.settings import Record, Settings, as_typed, read_value
+from embedx.settings import Record, Settings, read_value
+from embedx.spelling import as_typed
 from embedx.tasks.requests import RunRequest
 
 

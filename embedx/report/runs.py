@@ -6,7 +6,7 @@ from typing import Any
 from embedx.classification.classifier import Classifier
 from embedx.evaluation import learning_curves
 from embedx.pages import charts as drawing
-from embedx.settings import as_typed
+from embedx.spelling import as_typed
 from embedx.vectors.model import WordVectors
 
 Model = Classifier | WordVectors

@@ -8,7 +8,8 @@ from embedx.engine.settings import MAX_RATE, TrainingSettings
 from embedx.errors import SettingError
 from embedx.objectives import OBJECTIVES
 from embedx.optimizers.contract import COLLAPSED, WORDS
-from embedx.settings import Record, Settings, as_arguments, fraction, param
+from embedx.settings import Record, Settings, fraction, param
+from embedx.spelling import as_arguments
 from embedx.text.ngrams import MAX_BUCKETS, NGrams, ngrams
 from embedx.text.subsampling import WHOLE_SENTENCE
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from embedx.errors import DivergedError, EmbedxError, text_to_json
 from embedx.runtime.progress import Reporter
-from embedx.settings import on_command_line
+from embedx.spelling import on_command_line
 from embedx.tasks.requests import request_of_json
 from embedx.tasks.run import run_request
 

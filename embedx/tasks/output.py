@@ -11,7 +11,8 @@ from embedx.errors import DivergedError, public_url
 from embedx.runtime import shell
 from embedx.runtime.interrupts import to_the_end
 from embedx.runtime.progress import Progress
-from embedx.settings import as_arguments, seconds
+from embedx.settings import seconds
+from embedx.spelling import as_arguments
 from embedx.storage.rescue import save_or_rescue
 from embedx.tasks.requests import RunRequest
 from embedx.text.sources import COMPRESSED, STANDARD_INPUT

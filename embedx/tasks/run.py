@@ -26,7 +26,8 @@ from embedx.distributed.settings import ClusterSettings
 from embedx.errors import Setting, joined
 from embedx.runtime.memory import MemoryPlan
 from embedx.runtime.progress import Progress
-from embedx.settings import Record, as_typed
+from embedx.settings import Record
+from embedx.spelling import as_typed
 from embedx.storage.replacement import check_output
 from embedx.tasks.output import checkpoints_of, command_line, save_model
 from embedx.tasks.requests import ClassifyRequest, RunRequest, TrainRequest

@@ -16,7 +16,8 @@ from typing import NamedTuple, Protocol, TypeVar
 from embedx.errors import Setting, Text
 from embedx.runtime.memory import MemoryPlan
 from embedx.runtime.progress import Progress
-from embedx.settings import Record, as_typed
+from embedx.settings import Record
+from embedx.spelling import as_typed
 from embedx.training.checkpoint import Checkpoints
 from embedx.training.outcome import Outcome
 

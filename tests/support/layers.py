@@ -7,6 +7,7 @@ LAYERS = (
     {"checks"},
     {"registry"},
     {"settings"},
+    {"spelling"},
     {"pages"},
     {"runtime"},
     {"storage"},

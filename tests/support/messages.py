@@ -16,7 +16,7 @@ from types import ModuleType
 import embedx
 from embedx.cli.setting_options import SETTING_OPTIONS
 from embedx.errors import EmbedxError, Setting, Spelling, in_python, spelled
-from embedx.settings import on_command_line
+from embedx.spelling import on_command_line
 
 PACKAGE = Path(embedx.__file__).parent
 HEADER = """\

@@ -2,7 +2,7 @@
 
 from embedx.errors import spelled
 from embedx.runtime.progress import Silent
-from embedx.settings import on_command_line
+from embedx.spelling import on_command_line
 
 
 class Notes(Silent):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from embedx.errors import DataError, EmbedxError, Setting, SettingError
-from embedx.settings import on_command_line
+from embedx.spelling import on_command_line
 
 
 def refused(
