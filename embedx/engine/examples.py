@@ -28,18 +28,27 @@ def examples_of(features: Any, labels: Labels, weights: ndarray | None = None) -
 
     weights  (n,): weights of the rows, on any scale; None where all are equal
     """
+    dense = np.zeros((0, 0)) if issparse(features) else features
+    offsets = columns = values = np.zeros(0)
     if issparse(features):
-        dense, parts = np.zeros((0, 0)), (features.indptr, features.indices, features.data)
+        offsets = features.indptr
+        columns = features.indices
+        values = features.data
+    elif features.size:
+        offsets = np.zeros(1)
     else:
-        # Kernels look at dense.size: without a column they would take the data for sparse ones.
-        dense, parts = (
-            features,
-            (np.zeros(1 if features.size else len(features) + 1), np.zeros(0), np.zeros(0)),
-        )
+        # Kernels take data without dense values for sparse ones, whose rows have offsets.
+        offsets = np.zeros(len(features) + 1)
     weight = np.zeros(0) if weights is None else weights / weights.mean()
-    arrays = (dense, *parts, labels.offsets, labels.ids, weight)
-    types = (float32, int64, int32, float32, int64, int32, float32)
-    return Examples(*map(np.ascontiguousarray, arrays, types))
+    return Examples(
+        dense=np.ascontiguousarray(dense, float32),
+        offsets=np.ascontiguousarray(offsets, int64),
+        columns=np.ascontiguousarray(columns, int32),
+        values=np.ascontiguousarray(values, float32),
+        label_offsets=np.ascontiguousarray(labels.offsets, int64),
+        label_ids=np.ascontiguousarray(labels.ids, int32),
+        weight=np.ascontiguousarray(weight, float32),
+    )
 
 
 def examples_at(examples: Examples, chosen: ndarray) -> Examples:

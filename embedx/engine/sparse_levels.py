@@ -202,8 +202,6 @@ def score_visits(features, level, visits, begin, end, row_of, out):
     out       float32 (slots, widest group); LOWEST beyond the group's nodes
     """
     offsets = features.offsets
-    columns = features.columns
-    values = features.values
     example = visits.example
     group = visits.group
     first_visit = begin
@@ -228,18 +226,24 @@ def score_visits(features, level, visits, begin, end, row_of, out):
             _write_biases(level, c, out, s)
             i = int64(example[v])
             for f in range(offsets[i], offsets[i + 1]):
+                feature = features.columns[f]
                 if is_tabled:
-                    row = row_of[columns[f]]
+                    row = row_of[feature]
                 else:
-                    row = place_of(columns[f], level.features, first_row, end_row)
+                    row = place_of(feature, level.features, first_row, end_row)
                 if row >= 0:
-                    x = values[f]
-                    for at in range(level.first_weight[row], level.first_weight[row + 1]):
-                        out[s, level.child[at]] += x * level.weight[at]
+                    _add_row(level, row, features.values[f], out, s)
         if is_tabled:
             for row in range(first_row, end_row):
                 row_of[level.features[row]] = -1
         first_visit = end_visit
+
+
+@kernel_part
+def _add_row(level, row, x, out, s):
+    """Add the weights of a row times x to the scores out[s] of their nodes."""
+    for at in range(level.first_weight[row], level.first_weight[row + 1]):
+        out[s, level.child[at]] += x * level.weight[at]
 
 
 @kernel_part

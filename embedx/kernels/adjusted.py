@@ -265,12 +265,12 @@ def _write(tuple_type: Any, value: Any, address: Any, c: Any) -> None:
     be released.
     """
     for i, field in enumerate(tuple_type):
-        item, at = c.pyapi.tuple_getitem(value, i), cgutils.gep_inbounds(c.builder, address, 0, i)
+        item = c.pyapi.tuple_getitem(value, i)
+        at = cgutils.gep_inbounds(c.builder, address, 0, i)
         if isinstance(field, _Address | types.BaseTuple):
             _write(getattr(field, "tuple_type", field), item, at, c)
-        elif isinstance(
-            field, types.Array
-        ):  # in place; `unbox` would check again what the dispatcher has checked
+        elif isinstance(field, types.Array):
+            # In place: `unbox` would check again what the dispatcher has checked.
             c.pyapi.numba_array_adaptor(item, c.builder.bitcast(at, c.pyapi.voidptr))
         else:
             c.builder.store(c.unbox(field, item).value, at)
@@ -286,7 +286,8 @@ class _Locator(caching._SourceFileBackedLocatorMixin, caching._CacheLocator):  #
 
     def __init__(self, folder: str, function: Callable[..., Any], file: str) -> None:
         self._folder = folder
-        self._py_file, self._lineno = file, function.__code__.co_firstlineno
+        self._py_file = file
+        self._lineno = function.__code__.co_firstlineno
 
     def get_cache_path(self) -> str:
         return os.path.join(self._folder, self.get_suitable_cache_subpath(self._py_file))

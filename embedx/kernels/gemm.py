@@ -106,23 +106,30 @@ def _score_tile(h, i, w, k, z):
 
 @kernel_part
 def _score_2x2(h, i, w, k, z):
-    none = zeros(), zeros()
-    a, b = none, none
+    """Overwrite z[i:i+2, k:k+2]."""
+    row_0 = zeros(), zeros()
+    row_1 = row_0
     for d in range(0, h.shape[1], SIMD_WIDTH):
         of_w = load(w, k, d), load(w, k + 1, d)
-        a, b = _add_2(load(h, i, d), of_w, a), _add_2(load(h, i + 1, d), of_w, b)
-    store_sums(z, i, k, a + b)
+        row_0 = _add_2(load(h, i, d), of_w, row_0)
+        row_1 = _add_2(load(h, i + 1, d), of_w, row_1)
+    store_sums(z, i, k, row_0 + row_1)
 
 
 @kernel_part
 def _score_4x4(h, i, w, k, z):
-    none = zeros(), zeros(), zeros(), zeros()
-    a, b, c, e = none, none, none, none
+    """Overwrite z[i:i+4, k:k+4]."""
+    row_0 = zeros(), zeros(), zeros(), zeros()
+    row_1 = row_0
+    row_2 = row_0
+    row_3 = row_0
     for d in range(0, h.shape[1], SIMD_WIDTH):
         of_w = load(w, k, d), load(w, k + 1, d), load(w, k + 2, d), load(w, k + 3, d)
-        a, b = _add_4(load(h, i, d), of_w, a), _add_4(load(h, i + 1, d), of_w, b)
-        c, e = _add_4(load(h, i + 2, d), of_w, c), _add_4(load(h, i + 3, d), of_w, e)
-    store_sums(z, i, k, a + b + c + e)
+        row_0 = _add_4(load(h, i, d), of_w, row_0)
+        row_1 = _add_4(load(h, i + 1, d), of_w, row_1)
+        row_2 = _add_4(load(h, i + 2, d), of_w, row_2)
+        row_3 = _add_4(load(h, i + 3, d), of_w, row_3)
+    store_sums(z, i, k, row_0 + row_1 + row_2 + row_3)
 
 
 @kernel_part
@@ -133,6 +140,7 @@ def _add_2(x, y, sums):
 
 @kernel_part
 def _add_4(x, y, sums):
+    """`_add_2` for four vectors y."""
     return _add_2(x, y[:2], sums[:2]) + _add_2(x, y[2:], sums[2:])
 
 
@@ -157,6 +165,7 @@ def weighted_sums_transposed(c, n_out, rows, n_rows, out, spans):
 
 @kernel_part
 def _weighted_sums(c, n_out, rows, n_rows, out, spans):
+    """`weighted_sums`, of a matrix c in any order; two vectors of a row at a time with AVX-512."""
     stride = rows.shape[1]
     for i in range(0, n_out, TILE):
         d = 0

@@ -189,7 +189,8 @@ else:
                 other = builder.shuffle_vector(
                     sums, sums, _lanes([(lane + step) % SIMD_WIDTH for lane in range(SIMD_WIDTH)])
                 )
-                sums, step = builder.fadd(sums, other), 2 * step
+                sums = builder.fadd(sums, other)
+                step *= 2
             row_of_sums = ir.VectorType(ir.FloatType(), side)
             for i in range(side):
                 part = builder.shuffle_vector(sums, sums, _lanes(range(side * i, side * (i + 1))))
@@ -270,7 +271,8 @@ else:
                 a, b, flags=flags if both or instruction != "fmul" else ("nsz",)
             )
 
-        vector, number = float32x16, types.float32
+        vector = float32x16
+        number = types.float32
         cases = [(vector, vector), (vector, number), (number, vector)]
 
         @type_callable(operation)

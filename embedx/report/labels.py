@@ -52,8 +52,6 @@ def values_for_model(classifier: Classifier, request: PageRequest) -> dict[str, 
 
     These are the predictions for test data or, without these, the labels in training.
     """
-    source = request.test
-    progress = request.progress
     measures = MEASURES[classifier.has_several_labels]
     first = next(iter(measures.values()))
     curves = {
@@ -66,11 +64,15 @@ def values_for_model(classifier: Classifier, request: PageRequest) -> dict[str, 
         "curve_settings": request.spelled(Setting("validation", 0.1)),
         "test_setting": request.spelled(Setting("test")),
     }
+    if request.test is not None:
+        return values | _values_for_test(classifier, request.test, request)
     key_figures = {"labels": f"{classifier.n_labels:,}"}
-    if source is None:
-        values |= {"source": None, "key_figures": key_figures}
-        return values | in_training(classifier)
+    return values | {"source": None, "key_figures": key_figures} | in_training(classifier)
 
+
+def _values_for_test(classifier: Classifier, source: str, request: PageRequest) -> dict[str, Any]:
+    """What the page shows of the predictions for the test data `source`."""
+    progress = request.progress
     data = read_test(source, request.test_labels, schema=classifier.schema, progress=progress)
     warn_of_training_rows(classifier, data, source, progress)
     metrics = report_of_one(classifier, request.names[0], data, progress)
@@ -78,11 +80,11 @@ def values_for_model(classifier: Classifier, request: PageRequest) -> dict[str, 
     assert analysis is not None
     predicted = analysis.predicted
 
-    key_figures["test rows"] = f"{len(predicted.kept):,}"
-    for name, title in measures.items():
+    key_figures = {"labels": f"{classifier.n_labels:,}", "test rows": f"{len(predicted.kept):,}"}
+    for name, title in MEASURES[classifier.has_several_labels].items():
         if name in metrics:
             key_figures[title] = f"{metrics[name]:.4f}"
-    return values | {
+    return {
         "key_figures": key_figures,
         "source": Path(public_url(source)).name,
         "metrics": number_rows("metric", metrics),

@@ -54,7 +54,8 @@ def _pair_up(scaled, keep, other, light, heavy):
             n_heavy += 1
     while n_light > 0 and n_heavy > 0:
         n_light -= 1
-        small, large = light[n_light], heavy[n_heavy - 1]
+        small = light[n_light]
+        large = heavy[n_heavy - 1]
         keep[small] = scaled[small]
         other[small] = large
         scaled[large] -= 1.0 - scaled[small]

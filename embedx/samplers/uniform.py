@@ -20,7 +20,9 @@ def sample_distinct(data, input_row, stream, first, n, n_excluded, workspace):
     Floyd's algorithm (Bentley & Floyd 1987) over the ranks of the rows that may be drawn; a rank
     becomes a row by skipping the excluded rows below it.
     """
-    rows, excluded, seen = workspace.rows, workspace.excluded, workspace.seen
+    rows = workspace.rows
+    excluded = workspace.excluded
+    seen = workspace.seen
     for c in range(1, n_excluded):  # insertion sort
         row = excluded[c]
         at = c

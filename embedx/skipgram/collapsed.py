@@ -98,6 +98,7 @@ class CollapsedRun(WordVectorsRun):
             return self._train_on(counts, checkpoints)
 
     def _train_on(self, counts: Counts, checkpoints: Checkpoints | None) -> Outcome:
+        """Minimise the loss over all pairs, from an epoch of streaming if the settings say so."""
         warm_start = self._collapsed().warm_start
         is_resuming = checkpoints is not None and checkpoints.is_resuming
         warm = None

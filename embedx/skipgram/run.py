@@ -379,6 +379,7 @@ class WordVectorsRun:
             )
 
     def _schedule(self, n_chunks: int) -> Schedule:
+        """The schedule of training on this many chunks an epoch, without the held-out text."""
         settings = self.config.settings
         n_words = self.n_tokens
         if self.held_out_text is not None:

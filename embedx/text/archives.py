@@ -102,6 +102,9 @@ def _is_wanted(name: str, pattern: str) -> bool:
 
 
 def _zip_members(file: io.BufferedReader, pattern: str) -> Iterator[tuple[str, IO[bytes]]]:
+    """The names and contents of the members that match, as of a zip archive. Raises OSError for a
+    stream that cannot seek.
+    """
     if not file.seekable():
         raise OSError(
             "a zip archive is read from its end, which a pipe and some servers do not have; save it"
@@ -219,6 +222,9 @@ class _BoundedTarInfo(tarfile.TarInfo):
 
 
 def _tar_members(blocks: Iterable[bytes], pattern: str) -> Iterator[tuple[str, IO[bytes]]]:
+    """The names and contents of the members that match, as of a tar archive in blocks of bytes.
+    Raises OSError for one with sparse files or large headers, and EOFError for one that is cut off.
+    """
     last_bytes = b""
 
     def watched() -> Iterator[bytes]:
@@ -233,7 +239,7 @@ def _tar_members(blocks: Iterable[bytes], pattern: str) -> Iterator[tuple[str, I
         fileobj=file, mode="r|", bufsize=READ_BYTES, tarinfo=_BoundedTarInfo
     ) as archive:
         while (member := archive.next()) is not None:
-            # otherwise `archive` would keep every member in memory
+            # Otherwise `archive` would keep every member in memory.
             archive.members.clear()  # type: ignore[attr-defined]
             if member.issparse():
                 raise OSError(f"{member.name} in it is a sparse file, which is not read")
@@ -242,9 +248,9 @@ def _tar_members(blocks: Iterable[bytes], pattern: str) -> Iterator[tuple[str, I
             opened = archive.extractfile(member)
             if opened is not None:
                 yield member.name, opened
-    # read to the end, where the checksums are
+    # To the end, where the checksums are.
     while file.read(READ_BYTES):
         pass
-    # Python's reader mistakes a truncation between two members for the end
+    # Python's reader mistakes a truncation between two members for the end.
     if last_bytes.strip(b"\0") or not last_bytes:
         raise EOFError

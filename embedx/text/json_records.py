@@ -144,6 +144,7 @@ class _Reader:
         return DataError(self.name, RecordLine(self.line, self.n_records), problem, remedy)
 
     def _value(self) -> Any:
+        """The value that begins at the current letter. Raises `DataError` for what is no JSON."""
         while True:
             try:
                 value, end = DECODER.raw_decode(self._text, self._place)
@@ -165,6 +166,7 @@ class _Reader:
                 return value
 
     def _go_to(self, place: int) -> None:
+        """Go on at a place of the text that has been read."""
         self.line += self._text.count("\n", self._place, place)
         self._place = place
 

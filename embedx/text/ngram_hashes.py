@@ -77,23 +77,44 @@ def list_buckets(text, ends, shortest, longest, n_buckets, offsets, buckets):
         end = ends[w]
         n = int64(1)
         for first in range(begin, end):
-            if (text[first] & 0xC0) != 0x80:  # else a character does not begin here
-                value = uint64(FNV_OFFSET)
-                length, at = 0, first
-                while at < end and length < longest:
-                    length += 1
-                    value = _hashed(value, text[at])
-                    at += 1
-                    while at < end and (text[at] & 0xC0) == 0x80:
-                        value = _hashed(value, text[at])
-                        at += 1
-                    if length >= shortest and not (length == 1 and (first == begin or at == end)):
-                        if buckets.size > 0:
-                            buckets[offsets[w] + n] = int64(value % uint64(n_buckets))
-                        n += 1
+            if not _is_inside_character(text[first]):
+                place = offsets[w] + n
+                n += _list_buckets_from(
+                    first, text, begin, end, shortest, longest, n_buckets, place, buckets
+                )
         if buckets.size == 0:
             offsets[w + 1] = n
         begin = end
+
+
+@kernel_part
+def _list_buckets_from(first, text, begin, end, shortest, longest, n_buckets, place, buckets):
+    """Write the bucket of each n-gram of the word text[begin:end] that begins at `first` to
+    buckets[place:], unless `buckets` is empty; return their number.
+    """
+    n = int64(0)
+    value = uint64(FNV_OFFSET)
+    length = 0
+    at = first
+    while at < end and length < longest:
+        length += 1
+        value = _hashed(value, text[at])
+        at += 1
+        while at < end and _is_inside_character(text[at]):
+            value = _hashed(value, text[at])
+            at += 1
+        is_border = length == 1 and (first == begin or at == end)  # < or > alone
+        if length >= shortest and not is_border:
+            if buckets.size > 0:
+                buckets[place + n] = int64(value % uint64(n_buckets))
+            n += 1
+    return n
+
+
+@kernel_part
+def _is_inside_character(byte):
+    """Whether a byte of UTF-8 is not the first of its character."""
+    return (byte & 0xC0) == 0x80
 
 
 @kernel_part

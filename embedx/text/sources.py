@@ -146,6 +146,9 @@ def url_fingerprint(url: str) -> Record:
 
 
 def _sources_of_name(corpus: str) -> list[Source]:
+    """What a name stands for: standard input, a URL, a recipe, a folder, a file, members of an
+    archive or the files that match a pattern, in this order. Raises `DataError` if it is none.
+    """
     if corpus == STANDARD_INPUT:
         return [Source(corpus, "any", None)]
     if is_url(corpus):
@@ -160,11 +163,8 @@ def _sources_of_name(corpus: str) -> list[Source]:
         return _in_directory(corpus)
     if os.path.lexists(corpus):  # broken and circular links too, for a message that explains them
         return [_file(corpus)]
-    if (
-        (named := OF_ARCHIVE.fullmatch(corpus))
-        and ARCHIVE_NAME.fullmatch(named[1])
-        and os.path.isfile(named[1])
-    ):
+    named = OF_ARCHIVE.fullmatch(corpus)
+    if named and ARCHIVE_NAME.fullmatch(named[1]) and os.path.isfile(named[1]):
         return [_file(named[1], named[2])]
     if glob.has_magic(corpus):
         matches = _matches(corpus)
@@ -238,6 +238,9 @@ def _file(path: str, members: str = ALL_MEMBERS) -> Source:
 
 
 def _fingerprint(path: str, members: str) -> Record | None:
+    """What tells a file and its content from others; None for a pipe. Raises `DataError` for one
+    that cannot be opened.
+    """
     try:
         status = os.stat(path)
     except OSError as error:
@@ -274,6 +277,7 @@ def current_fingerprint(source: Source) -> Record | None:
 
 
 def _of_recipe(recipe: Recipe) -> list[Source]:
+    """The files of a recipe. Raises `DataError` if they are labelled data."""
     if recipe.kind != "text":
         remedy = f"train a classifier on it with `embedx classify {recipe.name}`"
         raise DataError(recipe.name, None, "labelled data, not text", remedy)
@@ -326,6 +330,7 @@ def reader_of(name: str) -> str:
 
 
 def _defaults_of(corpus: str) -> Record:
+    """The settings that a corpus has by default."""
     if recipe := recipe_meant(corpus):
         return recipe.settings
     return {"tokenizer": "words", "lowercase": True} if reader_of(corpus) == "wikipedia" else {}

@@ -114,7 +114,8 @@ def text_of(
         n_bytes += len(piece)
         if n_bytes >= BLOCK_BYTES:
             yield b"".join(pieces)
-            pieces, n_bytes = [], 0
+            pieces = []
+            n_bytes = 0
     yield b"".join(pieces)
 
 
