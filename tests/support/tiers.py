@@ -33,16 +33,21 @@ MARK_OF_TEST_MODULE = {"test_docs": "docs", "test_docs_run": "docs", "test_readm
 
 def marks_of(item):
     """The marks of a collected test, without `slow`."""
-    marks = marks_of_value(item.function)
+    marks = set(_marks_of_function(item.function))
     for definitions in item._fixtureinfo.name2fixturedefs.values():
         for definition in definitions:
-            marks |= marks_of_value(definition.func)
+            marks |= _marks_of_function(definition.func)
     parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
     for value in parameters:
         marks |= marks_of_value(value)
     if item.module.__name__ in MARK_OF_TEST_MODULE:
         marks.add(MARK_OF_TEST_MODULE[item.module.__name__])
     return sorted(marks)
+
+
+@functools.cache
+def _marks_of_function(function):
+    return frozenset(marks_of_value(function))
 
 
 def marks_of_value(value):
