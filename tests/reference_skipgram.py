@@ -67,17 +67,17 @@ def examples_of(pairs, kept, encoder):
     return [(kept[y][1], contexts[y], Counter([kept[y][1]])) for y in centres], words
 
 
-def lines_of_draws(met, centres, noise, log_expected, form, keeps_accidental_hits):
-    """An input that met each centre `met` times; `noise` is how often each word was drawn; with
-    FORM_MERGED no centre is drawn.
+def lines_of_draws(n_pairs_of, centres, noise, log_expected, form, keeps_accidental_hits):
+    """The lines of an input with so many pairs of each centre; `noise` is how often each word was
+    drawn. With FORM_MERGED no centre is drawn.
     """
     words = [*centres, *noise]
     everything = list(range(len(words)))
     drawn = [noise[word] for word in noise]
-    label = [met[y] for y in centres] + [0] * len(noise)
+    label = [n_pairs_of[y] for y in centres] + [0] * len(noise)
     log_counts = [log_expected[word] for word in words]
     if form == FORM_SUMMED:
-        n_pairs = sum(met.values())
+        n_pairs = sum(n_pairs_of.values())
         return [
             Line(
                 everything,
@@ -87,7 +87,7 @@ def lines_of_draws(met, centres, noise, log_expected, form, keeps_accidental_hit
             )
         ]
     if form == FORM_MERGED:
-        certain = [0 if met[y] else 1 for y in centres]
+        certain = [0 if n_pairs_of[y] else 1 for y in centres]
         return [
             Line(
                 everything, label, certain + drawn, [0] * len(centres) + log_counts[len(centres) :]
@@ -95,14 +95,14 @@ def lines_of_draws(met, centres, noise, log_expected, form, keeps_accidental_hit
         ]
     lines = []
     for i, y in enumerate(centres):
-        if met[y]:
+        if n_pairs_of[y]:
             others = [0 if word == y else noise[word] for word in noise]
             places = [i, *everything[len(centres) :]]
             hits = noise.get(y, 0) if keeps_accidental_hits else 0
             lines.append(
                 Line(
                     places,
-                    [met[y]] + [0] * len(noise),
+                    [n_pairs_of[y]] + [0] * len(noise),
                     [hits, *others],
                     [log_counts[place] for place in places],
                 )
@@ -110,10 +110,12 @@ def lines_of_draws(met, centres, noise, log_expected, form, keeps_accidental_hit
     return lines
 
 
-def lines_of_all(met, n_rows, form, keeps_accidental_hits):
+def lines_of_all(n_pairs_of, n_rows, form, keeps_accidental_hits):
     """The same where all rows are candidates."""
-    n_pairs = sum(met.values())
-    labels_of_examples = [{y: n} for y, n in met.items()] if form == FORM_PER_PAIR else [met]
+    n_pairs = sum(n_pairs_of.values())
+    labels_of_examples = (
+        [{y: n} for y, n in n_pairs_of.items()] if form == FORM_PER_PAIR else [n_pairs_of]
+    )
     noise_count = n_pairs if form == FORM_SUMMED else 1
     return [
         Line(
@@ -129,11 +131,11 @@ def lines_of_all(met, n_rows, form, keeps_accidental_hits):
     ]
 
 
-def lines_of_paths(met, nodes, paths):
+def lines_of_paths(n_pairs_of, nodes, paths):
     """The same with a tree: how often the input turns to 1, and to 0, at each node."""
     ones = Counter()
     zeros = Counter()
-    for y, n in met.items():
+    for y, n in n_pairs_of.items():
         for at in range(paths.offsets[y], paths.offsets[y + 1]):
             ones[int(paths.nodes[at])] += n * int(paths.bits[at])
             zeros[int(paths.nodes[at])] += n * (1 - int(paths.bits[at]))
@@ -189,14 +191,14 @@ def blocks_of(setup, start, stop):
             rows = list(range(plan.n_outputs)) if setup.sampler == "all" else [*centres, *noise]
         examples = []
         described, inputs = examples_of(together, kept, plan.encoder)
-        for state_row, contexts, met in described:
+        for state_row, contexts, n_pairs_of in described:
             if setup.sampler == "path":
-                lines = lines_of_paths(met, rows, paths)
+                lines = lines_of_paths(n_pairs_of, rows, paths)
             elif setup.sampler == "all":
-                lines = lines_of_all(met, plan.n_outputs, plan.form, keeps_accidental_hits)
+                lines = lines_of_all(n_pairs_of, plan.n_outputs, plan.form, keeps_accidental_hits)
             else:
                 lines = lines_of_draws(
-                    met,
+                    n_pairs_of,
                     centres,
                     noise,
                     setup.sampler_data.log_expected,

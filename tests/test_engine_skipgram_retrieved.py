@@ -103,10 +103,15 @@ class Retrieving(Setup):
                     state_row,
                     contexts,
                     lines_of_draws(
-                        met, certain, noise, self.sampler_data.log_expected, FORM_MERGED, False
+                        n_pairs_of,
+                        certain,
+                        noise,
+                        self.sampler_data.log_expected,
+                        FORM_MERGED,
+                        False,
                     ),
                 )
-                for state_row, contexts, met in gathered
+                for state_row, contexts, n_pairs_of in gathered
             ]
             yield Block([*certain, *noise], inputs, examples)
 

@@ -169,8 +169,8 @@ def test_a_tree_plan_has_every_label_once(depth, arity):
         assert set(level.node_of_place.tolist()) == set(range(nodes_above))
     assert len(plan.levels[-1].first_node) - 1 == nodes_above == 2**depth
     for level in plan.levels:
-        met = [node for _, first, last in level.tiles for node in range(first, last)]
-        assert met == list(range(level.first_node[-1]))
+        nodes = [node for _, first, last in level.tiles for node in range(first, last)]
+        assert nodes == list(range(level.first_node[-1]))
         assert all(last - first <= tiles.TILE_WIDTH for _, first, last in level.tiles)
     np.testing.assert_array_equal(plan.levels[-1].node_of_place, np.arange(n))
 

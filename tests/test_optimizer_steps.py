@@ -231,9 +231,9 @@ def shorten_row(table, row, n, max_norm):
     shorten(table, row, n, max_norm)
 
 
-def decayed_late(name, l2, lr_of, met, *, columns):
-    """20 rows after 60 steps: those of `met` are looked at every so many steps, others never. Ours
-    and the reference's.
+def decayed_late(name, l2, lr_of, intervals, *, columns):
+    """20 rows after 60 steps: those of `intervals` are scored every so many steps, others never.
+    Ours and the reference's.
     """
     rule = update_rule(name, l2=l2)
     truth = naive(name, 20, l2)
@@ -242,7 +242,7 @@ def decayed_late(name, l2, lr_of, met, *, columns):
     for step in range(60):
         lr = lr_of(step)
         g = gradient_of(step % 3, 20) * np.float32(1e-3)
-        scored = [row for row, every in met.items() if step % every == 0]
+        scored = [row for row, interval in intervals.items() if step % interval == 0]
         rate = np.float32(step_size(rule, lr))
         if columns and scored:
             decay_all(table, 20, rule, clock)
@@ -270,9 +270,11 @@ def decayed_late(name, l2, lr_of, met, *, columns):
 )
 @pytest.mark.parametrize("l2", [1e-4, 0.5])
 def test_decay_applied_after_many_steps_is_that_of_each_step(name, l2, columns):
-    """At rates that change; the rows are met at different times, most of them never."""
-    met = dict.fromkeys(range(20), 7) if columns and OPTIMIZERS[name].is_ema else {0: 7, 17: 20}
-    ours, truth = decayed_late(name, l2, lambda step: 0.5 / (1 + step), met, columns=columns)
+    """At rates that change; rows are scored at different times, most of them never."""
+    intervals = (
+        dict.fromkeys(range(20), 7) if columns and OPTIMIZERS[name].is_ema else {0: 7, 17: 20}
+    )
+    ours, truth = decayed_late(name, l2, lambda step: 0.5 / (1 + step), intervals, columns=columns)
     # atol: what Adagrad's decay leaves of the numbers with small gradients is below float32's exp
     np.testing.assert_allclose(ours, truth, rtol=2e-5, atol=1e-6)
     if name == "sgd":

@@ -74,13 +74,13 @@ def test_ngrams_of_ascii_are_hashed_by_fnv_1a(content, published):
 def test_a_vocabulary_is_listed_as_each_word_is(shortest, longest, n_buckets):
     spec = NGrams(shortest, longest, n_buckets)
     parts, buckets = subwords.parts_of_words([encoded(word) for word in WORDS], spec)
-    met = set()
+    expected = set()
     for k, word in enumerate(WORDS):
         first, *others = parts.rows[parts.offsets[k] : parts.offsets[k + 1]].tolist()
         assert first == k
         assert buckets[np.array(others, int) - len(WORDS)].tolist() == spec.buckets(word)
-        met |= set(spec.buckets(word))
-    assert buckets.tolist() == sorted(met)
+        expected |= set(spec.buckets(word))
+    assert buckets.tolist() == sorted(expected)
 
 
 @pytest.mark.parametrize(
