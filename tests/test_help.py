@@ -198,6 +198,7 @@ def test_settings_given_by_set_are_those_of_options(requested):
         ("train x --optimizer adagrd", "--optimizer adagrd: ", "did you mean adagrad?"),
         ("train x --sampler xyzzy", "--sampler xyzzy: ", "choose one of "),
         ("train x -p 2", "No such option: -p; ", "did you mean --p?"),
+        ("export x --output y", "No such option: --output; ", "did you mean the argument OUT?"),
         ("classify film.csv", "film.csv: ", "did you mean films.csv?"),
     ],
 )

@@ -20,7 +20,7 @@ from embedx.report.settings import ReportSettings
 from embedx.report.words import default_settings
 from embedx.runtime.progress import Silent
 from embedx.vectors.lookup import UnknownWordError
-from embedx.vectors.model import load_folder
+from embedx.vectors.model import WordVectors, load_folder
 from tests.support.commands import invoke
 from tests.support.needs import needs_gensim
 from tests.support.refusals import refused, refused_data
@@ -216,6 +216,14 @@ def test_the_page_of_two_models_of_words_has_the_neighbours_by_both(
         assert ", ".join(f"{word} ({cosine:.2f})" for word, cosine in near) in Page(text).cells
     assert "a and b cannot be told apart" in text
     assert ">a - b<" in text
+
+
+def test_models_without_a_word_in_common_have_no_page(tmp_path):
+    for name in ("left", "right"):
+        vectors = {"input": np.eye(3, dtype=np.float32)}
+        WordVectors([f"{name}{k}" for k in range(3)], vectors).save(tmp_path / name)
+    with refused_data("right", quoting="left"):
+        report(tmp_path / "left", tmp_path / "page.html", other=tmp_path / "right")
 
 
 def test_models_of_one_name_are_called_by_their_paths():

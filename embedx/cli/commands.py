@@ -39,9 +39,10 @@ class Command(TyperCommand):
         """As any command, after translating names and reading --config. Raises `EmbedxError` for
         wrong usage.
         """
+        parameters = self.get_params(ctx)
         known_names = {
             name.lstrip("-")
-            for parameter in self.get_params(ctx)
+            for parameter in parameters
             for name in (*parameter.opts, *parameter.secondary_opts)
         }
         ctx.token_normalize_func = partial(own_name, known=known_names)
@@ -57,15 +58,21 @@ class Command(TyperCommand):
                 file_args = words_of(Path(path), self)
             return super().parse_args(ctx, [*file_args, *args])
         except (UsageError, EmbedxError) as error:
-            problem: Text = self._usage_message(error, known_names)
+            arguments = [p.name for p in parameters if p.param_type_name == "argument"]
+            problem: Text = self._usage_message(error, known_names, arguments)
             if _is_about_file(self._option_at_fault(error), file_args, args):
                 raise DataError(path, None, problem) from error
             if isinstance(error, EmbedxError):
                 raise
             raise EmbedxError(problem) from error
 
-    def _usage_message(self, error: Any, known_names: Iterable[str]) -> Text:
-        """One line about wrong usage."""
+    def _usage_message(
+        self, error: Any, known_names: Iterable[str], arguments: Iterable[str]
+    ) -> Text:
+        """One line about wrong usage.
+
+        arguments  the names among the known ones that are written without `--`
+        """
         if isinstance(error, EmbedxError):
             return error.parts
         if not hasattr(error, "possibilities"):
@@ -79,6 +86,7 @@ class Command(TyperCommand):
             message = message.replace(f"--{name}", f"-{name}")
 
         spellings = {known: f"--{known}" for known in known_names}
+        spellings |= {argument: f"the argument {argument.upper()}" for argument in arguments}
         for option in self.settings.values():
             if option.is_given_by_set:
                 spellings[option.typed_name] = f"--set {option.typed_name}=VALUE"

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from embedx import objectives
-from embedx.errors import EmbedxError, Setting
+from embedx.errors import DataError, EmbedxError, Setting
 from embedx.evaluation import learning_curves, words as evaluation
 from embedx.evaluation.word_report import Report
 from embedx.report import projection
@@ -63,11 +63,15 @@ def values_for_model(vectors: WordVectors, request: PageRequest) -> dict[str, An
 
 
 def values_for_pair(models: Sequence[WordVectors], request: PageRequest) -> dict[str, Any]:
-    """What the page of two models of word vectors shows of their words, for its template."""
+    """What the page of two models of word vectors shows of their words, for its template.
+
+    Raises `DataError` for models without a word in common.
+    """
+    shared = words_of_both(models, request.names)
     scores, reason = scores_of(models[0], request)
     values: dict[str, Any] = {
         "noun": models[0].noun,
-        "neighbours": neighbours_side_by_side(models, request.names, request.settings),
+        "neighbours": neighbours_side_by_side(models, shared, request.names, request.settings),
         "no_scores": reason,
     }
     if scores is not None:
@@ -209,11 +213,24 @@ def with_interval(cosine: float, half_width: float) -> str:
     return f"{cosine:.2f} ± {half_width:.2f}"
 
 
-def neighbours_side_by_side(
-    models: Sequence[WordVectors], names: Sequence[str], settings: ReportSettings
-) -> list[list[str]]:
-    """The nearest words by each model, of the words asked for and of random ones that both have."""
+def words_of_both(models: Sequence[WordVectors], names: Sequence[str]) -> list[str]:
+    """The words that both models have. Raises `DataError` if there are none."""
     shared = [word for word in models[0].words if word in models[1]]
+    if not shared:
+        problem = f"no {models[0].noun} of {names[0]}"
+        raise DataError(names[1], None, problem, "compare models that have some in common")
+    return shared
+
+
+def neighbours_side_by_side(
+    models: Sequence[WordVectors],
+    shared: Sequence[str],
+    names: Sequence[str],
+    settings: ReportSettings,
+) -> list[list[str]]:
+    """The nearest words by each model, of the words asked for and of random ones among those that
+    both have, `shared`.
+    """
     rows = drawn_rows(len(shared), settings.random_words, settings.seed)
     random_words = [shared[row] for row in rows]
     words = list(dict.fromkeys([*settings.chosen_words, *random_words]))
