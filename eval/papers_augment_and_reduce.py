@@ -6,9 +6,7 @@ time        table 2: seconds per epoch, the methods taking turns
 toy         section 4.1: 300,000 labels of about 9,035 classes without features
 why         one setting changed at a time, where embedx and the authors' code differ
 
-On record alone (`best`) is the exact softmax with weight decay chosen on validation data, beside
-scikit-learn; section `small` of `speed-classification` compares the two. Times are seconds of CPU,
-for the machine may be shared; settings are those of one thread.
+Times are seconds of CPU, for the machine may be shared; settings are those of one thread.
 """
 
 import dataclasses

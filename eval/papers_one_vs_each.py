@@ -5,7 +5,8 @@ table-2    unique optima of SOFT, BOUCHARD and OVE by L-BFGS, and OVE-SGD, on MN
 figure-1   probabilities of ten values from 200 points, by the three bounds
 figure-1b  five classes in the plane: boundaries and bounds
 figure-3   the bounds while training, on MNIST and Bibtex
-stopped    BOUCHARD on MNIST, ended before its optimum
+stopped    BOUCHARD on MNIST, ended before its optimum, and nearer to it than in Table 2
+splits     SOFT on other splits of Bibtex
 toy        10,000 values and a million points, by stochastic descent
 """
 
@@ -15,7 +16,7 @@ from eval import papers_one_vs_each_fits as fits, papers_one_vs_each_toys as toy
 from eval.experiment import Experiment, Run
 from eval.records import Job, Result
 
-SECTIONS = ("table-2", "figure-1", "figure-1b", "figure-3", "stopped", "toy")
+SECTIONS = ("table-2", "figure-1", "figure-1b", "figure-3", "stopped", "splits", "toy")
 
 
 def jobs(run: Run) -> Iterator[Job]:
@@ -38,6 +39,9 @@ def jobs(run: Run) -> Iterator[Job]:
             yield from (fits.evolution(name, method) for method in (*fits.METHODS, "OVE-SGD"))
     if "stopped" in sections:
         yield from (fits.stopped(iterations) for iterations in fits.STOPPED)
+        yield fits.at_optimum(fits.TENTH_OF_TOLERANCE)
+    if "splits" in sections:
+        yield from (fits.split(seed) for seed in fits.SPLITS)
     if "toy" in sections:
         yield from ({"section": "toy", "rate": name} for name in toys.TOY_RATES)
 
@@ -46,9 +50,11 @@ def needs(run: Run) -> list[str]:
     """The data sets of the chosen sections."""
     sections = run.chosen("section")
     names = list(run.chosen("data")) if {"table-2", "figure-3"} & {*sections} else []
-    if "stopped" in sections and "mnist" not in names:
+    if "stopped" in sections:
         names.append("mnist")
-    return names
+    if "splits" in sections:
+        names.append("bibtex")
+    return list(dict.fromkeys(names))
 
 
 def measure(run: Run, job: Job) -> Result:
@@ -65,6 +71,10 @@ def measure(run: Run, job: Job) -> Result:
             return toys.measure_plane(20 if quick else toys.PLANE_EPOCHS)
         case "figure-3":
             return fits.measure_curve(data, job["data"], job["method"], quick)
+        case "stopped" if "tolerance" in job:
+            return fits.measure_at_optimum(data, job["tolerance"], quick)
+        case "splits":
+            return fits.measure_split(data, job["split"], quick)
         case "stopped":
             return fits.measure_stopped(data, job["iterations"], quick)
         case _:
@@ -84,6 +94,7 @@ EXPERIMENT = Experiment(
         "table-2": fits.table_2,
         "ends": fits.ends,
         "stopped": fits.stopped_table,
+        "splits": fits.splits_table,
         "figure-1": toys.figure_1,
         "figure-1b": toys.figure_1b,
         "figure-3": fits.figure_3,

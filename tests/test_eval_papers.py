@@ -8,6 +8,7 @@ import struct
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_matrix
 
 from embedx.kernels.batch import new_batch
 from embedx.labeled.data import Labeled, Labels
@@ -17,6 +18,7 @@ from eval import (
     papers_adversarial as script,
     papers_augment_and_reduce,
     papers_one_vs_each_fits,
+    papers_unbiased_published,
     papers_unbiased_softmax,
 )
 from eval.papers_variants import VARIANTS
@@ -82,7 +84,7 @@ def measured(name, data, *only, folder=None):
 
 
 def test_one_vs_each_is_measured_and_its_tables_hold_the_order_of_bounds(data):
-    sections = ("table-2", "figure-1", "figure-1b", "figure-3")
+    sections = ("table-2", "figure-1", "figure-1b", "figure-3", "stopped", "splits")
     records = measured("papers-one-vs-each", data, *sections, "bibtex")
     tables = experiment_called("papers-one-vs-each").tables
     rows = tables["table-2"](records).splitlines()[2:]
@@ -98,6 +100,8 @@ def test_one_vs_each_is_measured_and_its_tables_hold_the_order_of_bounds(data):
     assert likelihood > ove > bouchard
     assert in_the_plane["SOFT"]["plane decided otherwise than by SOFT"] == "0.0 %"
     assert len(tables["figure-3"](records).splitlines()) == 2 + 4
+    assert "at a tenth of the tolerance" in tables["stopped"](records)
+    assert len(rows_of(tables["splits"](records))) == 2 + 4
     plots = experiment_called("papers-one-vs-each").plots
     assert plots["-plane"](records) is not None
     assert plots["-evolution"](records) is not None
@@ -126,12 +130,14 @@ def test_augment_and_reduce_is_measured_and_has_a_row_for_each_method(data):
 
 
 def test_unbiased_softmax_is_measured_and_has_a_row_for_each_method(data):
-    records = measured("papers-unbiased-softmax", data, "full", "variants", "double-sums", "bibtex")
+    sections = ("full", "variants", "double-sums", "published")
+    records = measured("papers-unbiased-softmax", data, *sections, "bibtex")
     tables = experiment_called("papers-unbiased-softmax").tables
     rows = rows_of(tables["bibtex-tuned"](records))
     assert list(rows) == list(papers_unbiased_softmax.METHODS)
     assert rows["Implicit"]["train log-loss, seed 1 − seed 2"] != "–"
     assert rows_of(tables["bibtex-sums"](records))["0.1"]["ours: Raman"] != "–"
+    assert rows_of(tables["bibtex-published"](records))["0.1"]["u from log K: Raman"] != "–"
     assert tables["mnist-tuned"](records) == "Not measured."
     assert "Vanilla (m=1)" in tables["variants"](records)
     assert all(
@@ -325,6 +331,42 @@ def test_without_the_cap_a_step_of_u_may_end_above_the_estimate_of_the_normalise
     assert state[0] == pytest.approx(u - 0.5 * (1 - np.exp(estimate - u)), rel=1e-5)
     *_, far = of_batch("umax-uncapped", z, label, drawn, n_updates=1, state=(0.1,), **settings)
     assert far[0] > estimate
+
+
+def first_steps_as_published(form, first_u):
+    """The weights of two classes after one row of the second class, for several seeds: where the
+    positive is drawn, there is no step.
+    """
+    for seed in range(20):
+        yield papers_unbiased_published.train(
+            csr_matrix([[2.0]]),
+            np.array([1]),
+            2,
+            form=form,
+            rate=0.1,
+            decay=1.0,
+            epochs=1,
+            m=1,
+            seed=seed,
+            first_u=first_u,
+        )[:, 0]
+
+
+@pytest.mark.parametrize(
+    ("form", "first_u", "gradient"),
+    [
+        ("proposed", 0.5, [2 * np.exp(-0.5), -2 * np.exp(-0.5)]),
+        ("Raman", 0.5, [2 * np.exp(-0.5), -2 * (1 - np.exp(-0.5))]),
+        ("Raman as coded", 0.5, [2 * np.exp(-0.5), -(1 - np.exp(-0.5))]),
+        # more than 1 below the estimate log 2, to which it is raised
+        ("proposed", -1.0, [2 * 0.5, -2 * 0.5]),
+    ],
+)
+def test_a_first_step_of_the_published_u_max_is_that_of_its_form(form, first_u, gradient):
+    steps = [weights for weights in first_steps_as_published(form, first_u) if weights.any()]
+    assert 0 < len(steps) < 20
+    for weights in steps:
+        assert weights == pytest.approx(-0.1 * np.array(gradient))
 
 
 def test_a_joint_candidate_set_has_all_labels_of_a_row_in_its_sum():
