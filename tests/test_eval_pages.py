@@ -222,8 +222,11 @@ def claims_of_augment_and_reduce():
         "Probit moves by {:.3f} on Bibtex",
         of("bibtex", "ar-probit") - of("bibtex", "ar-probit", **probit_by_iterations),
     )
-    yield "0.30 microseconds for each example where one-vs-each takes {:.1f} in all", pace["ove"]
-    yield "{:.2f} microseconds for each example", pace["ar"] - pace["ove"]
+    yield (
+        "{:.2f} microseconds for each example where one-vs-each takes {:.1f} in all",
+        pace["ar"] - pace["ove"],
+        pace["ove"],
+    )
 
 
 def claims_of_unbiased_softmax():
