@@ -94,3 +94,21 @@ def test_a_metapath_is_followed(tmp_path):
     assert {"".join(first_letter[walk]) for walk in tokens.reshape(-1, 7)[:, :-1]} == {"apapap"}
     with refused("metapath", value="author,reader,author", quoting="reader"):
         walks_of(graph, node_types=str(types), metapath="author,reader,author")
+
+
+def test_nodes_that_the_counted_walks_missed_have_a_count():
+    graph = Graph.from_edges([("hub", f"leaf{k}") for k in range(50)], directed=True)
+    walks, _ = walks_of(graph, walks=4)
+    assert sorted(walks.counts(threads=2).tolist()) == [1] * 49 + [4, 4]
+
+
+def test_nodes_that_a_metapath_does_not_reach_have_none(tmp_path):
+    names = ["author", *(f"paper{k}" for k in range(20)), "venue", "paper of a venue alone"]
+    types = tmp_path / "types.txt"
+    types.write_text("".join(f"{name}\t{name.split()[0].rstrip('0123456789')}\n" for name in names))
+    edges = [("author", name) for name in names[1:21]]
+    graph = Graph.from_edges([*edges, ("venue", "paper0"), ("venue", names[-1])])
+    metapath = "author,paper,author"
+    walks, _ = walks_of(graph, walk_length=3, node_types=str(types), metapath=metapath)
+    counts = dict(zip(graph.names, walks.counts(threads=1).tolist(), strict=True))
+    assert [name for name in names if not counts[name]] == names[-2:]

@@ -156,6 +156,11 @@ def test_text_without_pairs_is_refused_whatever_the_window(tmp_path, window):
         embedx.SkipGram(window=window, cache_dir=tmp_path).fit([["word"]] * 100)
 
 
+def test_a_tree_of_one_word_has_nothing_to_learn(tmp_path):
+    with refused_data("corpora", "min_count"):
+        embedx.SkipGram("hs", min_count=1, sample=0, cache_dir=tmp_path).fit([["word", "word"]])
+
+
 def test_blocks_keep_their_size_where_no_sentence_that_was_looked_at_has_pairs():
     config = configure("ns", {"window": WHOLE_SENTENCE})
     counts = np.ones(1000, dtype=np.int64)

@@ -88,6 +88,12 @@ def test_vectors_whose_training_does_not_tell_it_have_no_uncertainty(vectors):
         vectors.cosine_errors(vectors.words[0], vectors.words[1:])
 
 
+def test_vectors_of_zeros_have_none():
+    vectors = model()
+    vectors.arrays["input"] = np.zeros_like(vectors.arrays["input"])
+    assert uncertainty_of(vectors) is None
+
+
 def test_a_model_without_a_record_has_none():
     vectors = model()
     vectors.settings = {}

@@ -89,6 +89,20 @@ def count_walks(walker, key, first, last, tokens, counts):
             counts[tokens[at]] += 1
 
 
+@kernel
+def mark_next(walker, step, reached):
+    """Mark in the next row of `reached`, which is that of step + 1, the neighbours to which a walk
+    can go from the nodes of this row.
+    """
+    following = (step + 1) % reached.shape[0]
+    for node in range(reached.shape[1]):
+        if reached[step, node]:
+            for at in range(walker.offsets[node], walker.offsets[node + 1]):
+                to = walker.neighbours[at]
+                if len(walker.pattern) == 0 or walker.node_type[to] == walker.pattern[following]:
+                    reached[following, to] = True
+
+
 @kernel_part
 def _start(walker, k):
     """The node at which walk k begins."""
@@ -269,7 +283,9 @@ class Walks:
         return max(1, n_tokens // (self.settings.walk_length + 1))
 
     def counts(self, threads: int) -> ndarray:
-        """Counts of nodes in an epoch, int64 (nodes,), estimated by one walk from each node."""
+        """Counts of nodes in an epoch, int64 (nodes,), estimated by one walk from each node; at
+        least 1 for a node that a walk can reach.
+        """
         key = stream_key(self.seed, WALKS, 0)
         length = self.settings.walk_length
         bounds = np.linspace(0, len(self.walker.starts), threads + 1).astype(int64)
@@ -282,7 +298,23 @@ class Walks:
 
         with ThreadPoolExecutor(threads) as pool:
             counts_of_threads = list(pool.map(count, bounds[:-1], bounds[1:]))
-        return np.sum(counts_of_threads, axis=0) * int(self.settings.walks or 1)
+        counts = np.sum(counts_of_threads, axis=0) * int(self.settings.walks or 1)
+        return np.maximum(counts, self._can_be_reached())
+
+    def _can_be_reached(self) -> ndarray:
+        """Whether a walk can reach each node, bool (nodes,).
+
+        Walks begin at all nodes from which they can go on, so that one pass through the metapath,
+        or one step without it, leads to all others.
+        """
+        walker = self.walker
+        period = max(len(walker.pattern), 1)
+        # Row k: the nodes at which a walk can be after k steps, or k + period, ...
+        reached = np.zeros((period, len(self.graph)), bool)
+        reached[0, walker.starts] = True
+        for step in range(min(period, walker.length - 1)):
+            mark_next(walker, step, reached)
+        return reached.any(axis=0)
 
     def corpus(
         self,

@@ -80,9 +80,21 @@ def check_has_pairs(stream: TokenStream, corpus: EncodedCorpus, noun: str) -> No
     """Raise `DataError` if no sentence has two words of the vocabulary."""
     if has_pairs(stream):
         return
-    names = [source["name"] for source in corpus.report["sources"]]
     sentence = {"item": "session", "node": "walk"}.get(noun, "sentence")
     problem = f"no {sentence} has two {noun}s of the vocabulary: there is nothing to train on"
     write = f"write {sentence}s of several {noun}s, one a line, or lower "
     remedy = (write, Setting("min_count"))
-    raise DataError(names[0] if names else "corpora", None, problem, remedy)
+    raise DataError(_first_source(corpus), None, problem, remedy)
+
+
+def only_one_word(corpus: EncodedCorpus, noun: str) -> DataError:
+    """The error that a vocabulary of one word has no other that it could be told from."""
+    problem = f"the vocabulary is one {noun}: there is nothing to train on"
+    remedy = (f"give more {noun}s, or lower ", Setting("min_count"))
+    return DataError(_first_source(corpus), None, problem, remedy)
+
+
+def _first_source(corpus: EncodedCorpus) -> str:
+    """The name of the first file of a corpus, for errors; `corpora` if there is none."""
+    names = [str(source["name"]) for source in corpus.report["sources"]]
+    return names[0] if names else "corpora"

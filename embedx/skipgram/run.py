@@ -19,7 +19,7 @@ from numpy import float32, float64, ndarray
 
 from embedx.engine import subwords
 from embedx.engine.skipgram import SkipGramTables
-from embedx.errors import Setting
+from embedx.errors import EmbedxError, Setting
 from embedx.evaluation.held_out import draw as draw_pairs, evaluate as evaluate_pairs
 from embedx.runtime.interrupts import to_the_end
 from embedx.runtime.memory import MemoryPlan, allocating, available_memory, n_bytes, plan_memory
@@ -37,6 +37,7 @@ from embedx.skipgram.final_checks import (
 from embedx.skipgram.preparation import (
     check_has_pairs,
     note_text,
+    only_one_word,
     prepared_sampler,
     select_vocabulary,
     with_held_out,
@@ -439,9 +440,15 @@ class WordVectorsRun:
 
     # ---- finish
 
+    def _why_untrained(self) -> EmbedxError:
+        """The error of a run that went through words and found nothing to train on."""
+        if len(self.vocabulary) == 1:
+            return only_one_word(self.corpus, self.config.noun)
+        return no_pair_kept()
+
     def finish(self, outcome: Outcome) -> TrainedWordVectors:
         """The trained word vectors, scored on the held-out text."""
-        outcome.check_trained(no_pair_kept() if outcome.tally.items else None)
+        outcome.check_trained(self._why_untrained() if outcome.tally.items else None)
         rate = self.config.settings.learning_rate
         to_the_end(lambda: check_finite(self.tables, rate))
         vectors = to_the_end(lambda: self.word_vectors(outcome))

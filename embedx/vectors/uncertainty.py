@@ -102,6 +102,8 @@ def why_unknown(vectors: WordVectors) -> Text | None:
         return "needs the output vectors of a model folder"
     if len(output) != len(vectors):
         return f"the output vectors of {vectors.facts.get('objective')} are not those of words"
+    if not vectors.vectors[:N_FREQUENT].any():
+        return "vectors of zeros have no direction"
     if vectors.subwords is not None:
         return "vectors that are means over n-grams have none of their own"
     if vectors.settings.get("architecture") == "cbow":
