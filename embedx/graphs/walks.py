@@ -314,7 +314,7 @@ class Walks:
         reached[0, walker.starts] = True
         for step in range(min(period, walker.length - 1)):
             mark_next(walker, step, reached)
-        return reached.any(axis=0)
+        return np.asarray(reached.any(axis=0))
 
     def corpus(
         self,
