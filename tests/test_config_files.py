@@ -54,6 +54,10 @@ def test_options_are_those_of_the_file_and_typed_ones_come_first(requested, file
         ("local-decay = 2", "--set local-decay=2: "),
         ("time-budget = 'soon'", "--time-budget soon: "),
         ("learning-rate = " + "9" * 400, "--learning-rate "),
+        ("epochs = [2, 3]", "epochs: a list, "),
+        ("[set]\nlocal_decay = 0.5", "set: a table, "),
+        ("local-decay = [0.5]", "local-decay: a list, "),
+        ("min_count = 2\nmin-count = 3", "min-count: given twice"),
         ("dim = ", "not TOML: Invalid value"),
         ("dim = " + "9" * 5000, "not TOML: "),
     ],
@@ -63,6 +67,11 @@ def test_a_mistake_in_the_file_is_reported_with_the_file(file, text, message):
     with refused_on_command_line(f"^{re.escape(path)}: {re.escape(message)}") as raised:
         invoke("train", "x", "--config", path)
     assert raised.value.exit_code == 2
+
+
+def test_a_list_repeats_an_option(requested, file):
+    _, typed = requested("train", "x", "--config", file("set = ['local-decay=0.5', 'tail=yes']"))
+    assert typed == {"local_decay": 0.5, "tail": True}
 
 
 def test_a_mistake_on_the_command_line_is_not_that_of_the_file(file):
