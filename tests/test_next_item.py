@@ -207,6 +207,15 @@ def test_items_are_called_by_the_names_of_a_file(tmp_path, items):
         names_of(items, str(tmp_path / "name.tsv"))
 
 
+def test_names_may_begin_with_a_quote_or_lines_end_with_cr_alone(tmp_path, items):
+    file = tmp_path / "names.tsv"
+    file.write_text('"jam"\t5" jam\n"tea\tGreen\nbutter\tButter\n' + "x\tof the range\n" * 20_000)
+    assert names_of(items, str(file))["butter"] == "Butter"
+    file.write_text("butter,Butter\rjam,Jam\r")
+    with refused_data("names.tsv:1"):
+        names_of(items, str(file))
+
+
 def test_histories_of_a_file_or_of_standard_input_are_answered(tmp_path, items):
     lines = "tea\tbread\n\nrye\njam\trye\n"
     (tmp_path / "histories.txt").write_text(lines)

@@ -4,7 +4,7 @@ import csv
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from embedx.errors import DataError
+from embedx.errors import DataError, counted
 from embedx.text.decompression import lines_of_file
 from embedx.text.file_kinds import TO_UTF8
 from embedx.text.session_items import BLANK_IN_ITEM
@@ -24,7 +24,8 @@ def read_names(file: str | Path) -> dict[str, str]:
     names: dict[str, str] = {}
     for number, row in _rows(str(file)):
         if len(row) != 2:
-            raise DataError(file, number, f"{len(row)} columns", f"write lines such as `{LINE}`")
+            problem = counted(len(row), "column")
+            raise DataError(file, number, problem, f"write lines such as `{LINE}`")
         item, name = map(str.strip, row)
         if not item or not name:
             raise DataError(file, number, "an empty cell", f"write lines such as `{LINE}`")
@@ -77,8 +78,12 @@ def _rows_between_tabs(lines: Sequence[str]) -> list[tuple[int, list[str]]]:
 
 
 def _rows_of_csv(lines: Sequence[str], delimiter: str) -> list[tuple[int, list[str]]]:
+    """The rows of CSV; none where the lines are no CSV, as with a quote that does not close."""
     reader = csv.reader(lines, delimiter=delimiter)
-    return [(reader.line_num, row) for row in reader if row]
+    try:
+        return [(reader.line_num, row) for row in reader if row]
+    except csv.Error:
+        return []
 
 
 def _text_lines(file: str) -> Iterable[str]:
