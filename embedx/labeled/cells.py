@@ -18,7 +18,8 @@ import math
 import re
 import warnings
 from collections.abc import Callable, Mapping
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 from embedx.errors import DataError, Setting
 from embedx.runtime.progress import Progress
@@ -27,6 +28,7 @@ from embedx.text.tables import shown, value_of
 # Larger numbers are an error.
 MAX_NUMBER = 1e38
 LIST_REMEDY = """write ["a", "b"], with quotes around a label that has brackets of its own"""
+NEITHER_TEXT_NOR_NUMBER = "neither text nor a number, nor a list of these"
 MISSING = ("", "nan", "na", "n/a", "null", "none")
 # Separators of labels that a note may propose.
 URI = re.compile(r"<?https?://\S+")
@@ -62,33 +64,30 @@ NUMBER_REMEDY = "write numbers as 1234.5, with a decimal point and without thous
 NO_ITEM = ("None", "nan", "NaN", "null", "NULL", "NA")
 
 
-def cell(
-    file: str, line: int, record: Mapping[str, Any], column: str, read: Callable[[Any], Any]
-) -> Any:
-    """The value of a column by one of the functions below; `DataError` where it has none."""
+class CellKind(NamedTuple):
+    """What the cells of a column hold.
+
+    read   the value of a cell, None where it has none; ValueError for what looks like a list and
+           cannot be read as one
+    wrong  what is said of a cell that has none
+    """
+
+    read: Callable[[Any], Any]
+    wrong: str
+
+
+def cell(file: str, line: int, record: Mapping[str, Any], column: str, kind: CellKind) -> Any:
+    """The value of a column. Raises `DataError` where the cell is not of this kind."""
     value = value_of(record, column, None)
     try:
-        result = read(value)
+        result = kind.read(value)
     except ValueError as error:
         raise DataError(file, line, f'column "{column}": {error}', LIST_REMEDY) from error
     if result is not None:
         return result
-    problem = f'column "{column}" is {shown(value)}, {_expected(read)}'
-    raise DataError(file, line, problem, _remedy(value, read))
-
-
-def _expected(read: Callable[[Any], Any]) -> str:
-    if read is number_of:
-        return "not a number that float32 holds"
-    if read is indicator_of:
-        return "neither 0 nor 1, which say whether the row has this label"
-    return "neither text nor a number, nor a list of these"
-
-
-def _remedy(value: Any, read: Callable[[Any], Any]) -> str:
-    if read is number_of and has_commas_of_number(value):
-        return NUMBER_REMEDY
-    return "correct it, or choose another column"
+    has_commas = kind is NUMBERS and has_commas_of_number(value)
+    remedy = NUMBER_REMEDY if has_commas else "correct it, or choose another column"
+    raise DataError(file, line, f'column "{column}" is {shown(value)}, {kind.wrong}', remedy)
 
 
 def has_commas_of_number(value: Any) -> bool:
@@ -154,6 +153,16 @@ def labels_of(value: Any, separator: str | None) -> list[str] | None:
         parts = text.split(separator) if separator else [text]
         labels += [" ".join(part.split()) for part in parts if part.strip()]
     return labels
+
+
+TEXTS = CellKind(text_of, NEITHER_TEXT_NOR_NUMBER)
+NUMBERS = CellKind(number_of, "not a number that float32 holds")
+INDICATORS = CellKind(indicator_of, "neither 0 nor 1, which say whether the row has this label")
+
+
+def labels_between(separator: str | None) -> CellKind:
+    """Labels, in text between separators if there is one."""
+    return CellKind(partial(labels_of, separator=separator), NEITHER_TEXT_NOR_NUMBER)
 
 
 def _label(value: Any) -> str | None:

@@ -11,7 +11,15 @@ import numpy as np
 from scipy.sparse import csr_matrix, hstack
 
 from embedx.errors import DataError, Setting, counted
-from embedx.labeled.cells import cell, indicator_of, labels_of, note_separator, number_of, text_of
+from embedx.labeled.cells import (
+    INDICATORS,
+    NUMBERS,
+    TEXTS,
+    CellKind,
+    cell,
+    labels_between,
+    note_separator,
+)
 from embedx.labeled.data import Columns, FileRows, Labels, TextSchema
 from embedx.labeled.files import LabelledFile, LabelledFiles, Lines, MemoryBudget
 from embedx.labeled.ids import WORD_BYTES, Numbering, check_utf8
@@ -32,7 +40,7 @@ MAX_BATCH_CELLS = 1 << 20
 NumberedRecord = tuple[int, Mapping[str, Any]]
 Records = Iterator[NumberedRecord]
 # (column, function of cells.py) -> the value of that column in one row
-CellReader = Callable[[str, Callable[[Any], Any]], Any]
+CellReader = Callable[[str, CellKind], Any]
 
 
 class OpenTable(NamedTuple):
@@ -172,7 +180,7 @@ class RowCollector:
         readers = [functools.partial(cell, file, line, record) for line, record in batch]
         self._add_texts(readers, columns.text)
 
-        rows_of_numbers = [[read(name, number_of) for name in columns.numbers] for read in readers]
+        rows_of_numbers = [[read(name, NUMBERS) for name in columns.numbers] for read in readers]
         numbers = np.array(rows_of_numbers)
         self.numbers.append(numbers)
         self._add_labels(readers, columns)
@@ -182,7 +190,7 @@ class RowCollector:
         self._budget.take(2 * numbers.nbytes)
 
     def _add_texts(self, readers: Sequence[CellReader], text_columns: Sequence[str]) -> None:
-        texts = [" ".join(read(name, text_of) for name in text_columns) for read in readers]
+        texts = [" ".join(read(name, TEXTS) for name in text_columns) for read in readers]
         if text_columns:
             self.n_empty_texts += sum(not text.strip() for text in texts)
         self._counter.add(texts)
@@ -200,11 +208,10 @@ class RowCollector:
 
 def _labels_of_row(read: CellReader, columns: Columns) -> list[str]:
     if columns.indicators:
-        return [name for name in columns.indicators if read(name, indicator_of)]
+        return [name for name in columns.indicators if read(name, INDICATORS)]
     if not columns.label:
         return []
-    split = functools.partial(labels_of, separator=columns.separator)
-    labels: list[str] = read(columns.label, split)
+    labels: list[str] = read(columns.label, labels_between(columns.separator))
     return labels
 
 
