@@ -106,7 +106,7 @@ OF_WORDS = [
     ),
     (
         lambda m: (m / "vocabulary.tsv").write_text("a\t9\n"),
-        "vocabulary.tsv: 1 lines, but model.json says 5",
+        "vocabulary.tsv: 1 line, but model.json says 5",
     ),
     (lambda m: (m / "vocabulary.tsv").write_bytes(b"\xff\t1\n"), "vocabulary.tsv: damaged ("),
     (lambda m: rename(m, "vocabulary", ["a\t1"] * 5), "vocabulary.tsv: a name occurs twice"),

@@ -102,7 +102,7 @@ def test_a_set_of_the_other_kind_is_referred_to_its_option(tmp_path, reader, con
         (word_sets.read_pairs, "# nothing\n", "set.txt", "`tiger TAB cat TAB 7.35`"),
         (word_sets.read_analogies, ": s\na b c d\na b c\n", "set.txt:3", "3 words"),
         (word_sets.read_analogies, ": s\n", "set.txt", "`Athens Greece Oslo Norway`"),
-        (word_sets.read_analogies, ": s\na,b,c\n", "set.txt:2", "1 words"),
+        (word_sets.read_analogies, ": s\na,b,c\n", "set.txt:2", "1 word"),
     ],
 )
 def test_malformed_lines_of_test_sets_are_named(tmp_path, reader, content, place, quoted):

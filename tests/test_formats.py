@@ -133,7 +133,7 @@ def test_the_first_of_two_equal_words_wins(tmp_path):
     assert words == ["a", "b"]
     np.testing.assert_array_equal(vectors, [[1], [2]])
     (note,) = notes.notes
-    assert note.startswith(f"{tmp_path / 'vectors'}: 2 words ")
+    assert note.startswith(f"{tmp_path / 'vectors'}: left out: 2 vectors ")
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_the_first_of_two_equal_words_wins(tmp_path):
     [
         (b"", "vectors", "0 bytes"),
         (b"Once upon a time\nthere was a corpus\n", "vectors:1", "`words dim`"),
-        (b"2 2\na 1 2\nb 3\n", "vectors:3", ("1 numbers", "'b'", "2")),
+        (b"2 2\na 1 2\nb 3\n", "vectors:3", ("1 number", "'b'", "2")),
         (b"a 1 2\nb 3 4\nc d 5\n", "vectors:3", ("'d'", "'c'")),
         (b"2 2\na 1 2\nb 3 4x\n", "vectors:3", ("'4x'", "'b'")),
         (b"2 2\na 1 2\nb nan 4\n", "vectors:3", ("'nan'", "'b'")),

@@ -41,21 +41,21 @@ def test_self_loops_and_repeated_edges_are_left_out_and_counted(tmp_path, text):
     assert sorted(graph.names) == ["a", "b", "c"]
     assert graph.offsets.tolist() == [0, 2, 4, 6]
     assert graph.left_out == {"self-loops": 1, "repeated edges": 1}
-    assert progress.notes[-2:] == ["1 self-loops left out", "1 repeated edges left out"]
-    assert bool(lines_with(progress.notes, "1 lines", "#, % or //")) == ("#" in text)
+    assert progress.notes[-2:] == ["self-loops left out: 1", "repeated edges left out: 1"]
+    assert bool(lines_with(progress.notes, "1 comment", "#, % or //")) == ("#" in text)
 
 
 @pytest.mark.parametrize(
     ("text", "weighted", "line", "problem"),
     [
         ("a b\nb c d e\n", False, 2, "4 columns"),
-        ("a b\n\nb\n", False, 3, "1 columns"),
+        ("a b\n\nb\n", False, 3, "1 column"),
         ("a b 1\nb c -2\n", True, 2, "weight -2"),
         ("a b 1\nb c nan\n", True, 2, "weight nan"),
         ("a b 1\nb c\n", True, 2, "2 columns"),
         ("a,b,1\nb,c,x\n", True, 2, "weight x"),
         ("a,b\nb,,3\n", False, 2, "cell 2 is empty"),
-        ("a,b\nb c\n", False, 2, "1 columns"),
+        ("a,b\nb c\n", False, 2, "1 column"),
         ('a,b\nb,"c\nd",e\n', False, 2, "a quote"),
         ("# nothing\n", False, None, "no edges"),
     ],

@@ -137,7 +137,7 @@ def test_links_labels_and_sessions_are_scored(tmp_path):
     assert rows[1]["links"] == 16
     assert rows[1]["others"] == 10
     (note,) = progress.notes
-    assert note.startswith(f"{others}: 1 lines ")
+    assert note.startswith(f"{others}: left out: 1 line ")
     labels = tmp_path / "labels.txt"
     labels.write_text("".join(f"{word} {word[0]}\n" for word in model.words))
     rows = graphs.node_labels(model, str(labels), 0, progress)

@@ -15,7 +15,7 @@ TEXT_COLUMN = TableSettings(text_column="text")
 @pytest.mark.parametrize(
     ("place", "content", "settings", "quoted"),
     [
-        ("a.csv:4", 'label,text\nx,"a\nb"\ny\n', TEXT_COLUMN, ("1 columns", "2 ")),
+        ("a.csv:4", 'label,text\nx,"a\nb"\ny\n', TEXT_COLUMN, ("1 column", "2 ")),
         ("a.csv", "label,text\n", TEXT_COLUMN, "no rows"),
         ("a.csv:1", "label,text,text\nx,a,b\n", TEXT_COLUMN, '"text"'),
         ("a.csv:3", b"label,text\nx,a\nx,\xe9\n", TEXT_COLUMN, "UTF-8"),

@@ -66,7 +66,7 @@ def draw(reporter, clock, done, **facts):
 def test_a_bar_is_one_line_that_fits_the_terminal(screen, clock, columns, line):
     screen.columns = columns
     with Reporter(screen) as reporter:
-        reporter.start("training", 1e8, " words")
+        reporter.start("training", 1e8, "words")
         clock.advance(36)
         draw(reporter, clock, 46e6, **FACTS)
         assert len(screen.rows) == 1
@@ -198,7 +198,7 @@ def test_output_of_other_libraries_replaces_the_bar(clock):
 def test_a_log_has_lines_and_no_bar(clock):
     stream = io.StringIO()
     with Reporter(stream) as reporter:
-        reporter.start("training", 1e8, " words")
+        reporter.start("training", 1e8, "words")
         clock.advance(36)
         draw(reporter, clock, 46e6, **FACTS)
         reporter.finish()
@@ -213,7 +213,7 @@ def test_a_resumed_run_reports_the_speed_of_its_own_part(tmp_path, clock):
     stream = io.StringIO()
     with Reporter(stream, tmp_path / "log") as reporter:
         reporter.interval = 1.0
-        reporter.start("training", 110, " words", 90)
+        reporter.start("training", 110, "words", 90)
         clock.advance(2.5)
         reporter.update(95)
         clock.advance(2.5)
@@ -227,6 +227,16 @@ def test_a_resumed_run_reports_the_speed_of_its_own_part(tmp_path, clock):
     assert [
         json.loads(line)["seconds_left"] for line in (tmp_path / "log").read_text().splitlines()
     ] == [7.5, 5.0]
+
+
+def test_one_unit_of_work_is_singular(clock):
+    stream = io.StringIO()
+    reporter = Reporter(stream)
+    reporter.start("comparing", 1, "runs")
+    clock.advance(4)
+    reporter.update(1)
+    reporter.finish()
+    assert stream.getvalue() == "comparing: 1 run in 0:04, 0.25 runs/s\n"
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full")
@@ -245,7 +255,7 @@ def test_progress_goes_to_the_log_of_the_program_where_it_takes_it(caplog):
         assert isinstance(progress.python_progress(True), Reporter)
         quiet = progress.python_progress(False)
         quiet.warn("a danger")
-        quiet.start("training", 10, " words")
+        quiet.start("training", 10, "words")
         quiet.interval = 0.0
         quiet.update(5, loss=2.0, words_per_second=3.0)
     assert caplog.record_tuples[0] == ("embedx", logging.WARNING, "a danger")

@@ -37,7 +37,7 @@ def test_a_table_of_events_becomes_sessions(tmp_path):
     of_times, of_sessions = progress.notes
     assert of_times.startswith(f"{table}: time ")
     assert "from 2026-01-01 00:00 to 2026-02-01 10:06 (UTC)" in of_times
-    assert of_sessions.startswith(f"{table}: 1 of 3 sessions ")
+    assert of_sessions.startswith(f"{table}: left out: 1 of 3 sessions")
     assert list(sessions(str(table), "user,item,time", 86_400, Silent())) == [
         "bread butter",
         "jam tea",

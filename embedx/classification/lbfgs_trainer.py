@@ -57,7 +57,7 @@ class LbfgsTrainer:
         progress = history.progress
         plan.report(progress)
         compile_function(self.objective.coefficients, COEFFICIENTS_64)
-        progress.start("training", self.settings.max_iterations, " iterations")
+        progress.start("training", self.settings.max_iterations, "iterations")
         began = time.monotonic()
         curve: list[dict[str, Any]] = []
 

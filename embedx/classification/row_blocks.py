@@ -55,7 +55,7 @@ def in_blocks(
     """
     starts = range(0, max(n, 1), size)
     blocks = [slice(start, min(start + size, n)) for start in starts]
-    progress.start("predicting", n, " examples")
+    progress.start("predicting", n, "examples")
     if len(blocks) == 1:
         # Starting a thread would take longer than the rows of a request.
         yield blocks[0], work(blocks[0])

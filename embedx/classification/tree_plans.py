@@ -89,7 +89,7 @@ def _clustered(
 ) -> list[TreePlan]:
     """Trees of labels that are clustered by the features of their examples."""
     threads = settings.n_threads
-    progress.start("clustering labels", settings.trees, " trees")
+    progress.start("clustering labels", settings.trees, "trees")
     labels_of_rows = Labels(examples.label_offsets, examples.label_ids)
     vectors = vectors_of(features, labels_of_rows, labels, threads)
     trees = []

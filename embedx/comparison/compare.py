@@ -223,7 +223,7 @@ class Comparison:
         missing = self._missing_runs()
         # Variants that fail with every seed, for example for lack of memory.
         refused: set[str] = set()
-        self.progress.start("comparing", len(missing), " runs")
+        self.progress.start("comparing", len(missing), "runs")
         try:
             for k, (seed, variant) in enumerate(missing, 1):
                 if variant in refused:

@@ -31,7 +31,7 @@ class Tuning:
 
     def best_options(self, names: Sequence[str]) -> dict[str, Record]:
         """The best options of each objective; empty where its defaults are best."""
-        self.progress.start("tuning", len(names), " objectives")
+        self.progress.start("tuning", len(names), "objectives")
         best = {}
         try:
             for k, name in enumerate(names, 1):

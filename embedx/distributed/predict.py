@@ -47,7 +47,7 @@ def predict(
         check_packages([model.objective])
         n_rows = min(-(-n // size.workers), MAX_ROWS_OF_BLOCK)
         blocks = (features[start : start + n_rows] for start in range(0, n, n_rows or 1))
-        progress.start("predicting", n, " examples")
+        progress.start("predicting", n, "examples")
         done = 0
         for n_block, answer in predictions(Predictor, model, k, size, blocks):
             yield _checked(answer, n_block, k, model)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy import ndarray
 
-from embedx.errors import DataError, InapplicableError, Setting
+from embedx.errors import DataError, InapplicableError, Setting, counted
 from embedx.runtime.progress import Progress
 from embedx.text.cells import COMMENTS, cell_lines
 from embedx.text.decompression import UnpackedReader
@@ -60,7 +60,7 @@ def _lines_of_known_nodes(
     n_excluded = len(lines) - len(known)
     if n_excluded:
         progress.note(
-            f"{file}: {n_excluded:,} lines have a node without a vector, and are left out"
+            f"{file}: left out: {counted(n_excluded, 'line')} with a node without a vector"
         )
     return known
 
@@ -71,7 +71,7 @@ def _pairs(model: WordVectors, file: str, progress: Progress) -> ndarray:
     lines = _lines_of_known_nodes(model, file, 2, "two nodes", progress)
     pairs = [(model.index(a), model.index(b)) for a, b, *_ in lines]
     if len(pairs) < LINK_FOLDS:
-        problem = f"{len(pairs)} pairs of nodes of the model"
+        problem = f"{counted(len(pairs), 'pair')} of nodes of the model"
         raise DataError(file, None, problem, "give the edges that were held out")
     return np.array(pairs)
 
@@ -201,7 +201,10 @@ def _known_labels(model: WordVectors, file: str, progress: Progress) -> tuple[nd
 
     names = sorted(set().union(*labels_of_node.values()))
     if len(labels_of_node) < 2 * SPLITS_PER_SHARE or len(names) < 2:
-        problem = f"{len(labels_of_node)} known nodes with {len(names)} labels are too few"
+        nodes_and_labels = (
+            f"{counted(len(labels_of_node), 'known node')} with {counted(len(names), 'label')}"
+        )
+        problem = f"{nodes_and_labels} are too few"
         raise DataError(file, None, problem, "give more")
     nodes = sorted(labels_of_node)
     has_label = [[name in labels_of_node[node] for name in names] for node in nodes]

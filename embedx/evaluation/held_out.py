@@ -350,7 +350,7 @@ def _log_likelihoods(
     n_pairs = len(input_of_pair)
     values = np.empty(n_pairs)
     calibrated = np.empty(n_pairs)
-    progress.start("scoring", n_pairs, " pairs")
+    progress.start("scoring", n_pairs, "pairs")
     for rows, log_p in log_p_of(inputs):
         block = order[ends[rows.start] : ends[rows.stop]]
         row = input_of_pair[block] - rows.start
@@ -425,7 +425,7 @@ def fitted_temperature(
             n_done += len(row[block])
             progress.update(n_done)
 
-    progress.start("fitting the temperature", None, " pairs")
+    progress.start("fitting the temperature", None, "pairs")
     power = fit_inverse_temperature(blocks)
     progress.finish()
     return 1 / power

@@ -8,7 +8,7 @@ import numpy as np
 from numpy import int32, ndarray
 from scipy.sparse import coo_matrix, csr_matrix
 
-from embedx.errors import DataError
+from embedx.errors import DataError, counted
 from embedx.runtime.progress import Progress, Silent
 from embedx.text.session_items import row_of_item, sessions_of_file
 from embedx.text.settings import TextSettings
@@ -51,12 +51,12 @@ def read_sessions(
             n_excluded += 1
 
     if len(last) < 2:
-        problem = f"{len(last)} sessions of known items"
+        problem = f"{counted(len(last), 'session')} of known items"
         remedy = "give two or more, one a line, items between tabs or blanks"
         raise DataError(file, None, problem, remedy)
     if n_excluded:
         progress.note(
-            f"{file}: {n_excluded:,} sessions are left out: their last item, or all before it,"
+            f"{file}: left out: {counted(n_excluded, 'session')} whose last item, or all before it,"
             " have no vector"
         )
 

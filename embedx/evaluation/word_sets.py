@@ -22,7 +22,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy import ndarray
 
-from embedx.errors import DataError, Setting, SettingError, Text, choice, no_such
+from embedx.errors import DataError, Setting, SettingError, Text, choice, counted, no_such
 from embedx.evaluation import statistics
 from embedx.labeled.files import Lines, source_of
 from embedx.labeled.ids import decoded
@@ -279,9 +279,8 @@ def read_analogies(
         # A word with a comma in it is no list.
         question = tuple(fields if len(fields) == 4 else line.split())
         if len(question) != 4:
-            raise DataError(
-                where, None, f"a question of {len(question)} words", _remedy_for_no_question(line)
-            )
+            problem = f"a question of {counted(len(question), 'word')}"
+            raise DataError(where, None, problem, _remedy_for_no_question(line))
         sections.append(section)
         words.append(question)
     if not words:

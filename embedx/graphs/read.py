@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from scipy.io import mminfo, mmread
 
-from embedx.errors import DataError, EmbedxError, Setting, SettingError, Text
+from embedx.errors import DataError, EmbedxError, Setting, SettingError, Text, counted
 from embedx.graphs.graph import Edges, Graph
 from embedx.graphs.settings import GraphSettings
 from embedx.kernels.compiled import kernel
@@ -88,7 +88,7 @@ def read_graph(
             graph = _graph_of(edges, bool(corpus.key), settings, progress)
     for what, n in graph.left_out.items():
         consequence = "have no vector" if what.startswith("nodes") else "left out"
-        progress.note(f"{n:,} {what} {consequence}")
+        progress.note(f"{what} {consequence}: {n:,}")
     return graph
 
 
@@ -209,7 +209,7 @@ class _EdgeList:
         weight = " and a weight" if self.min_columns == MAX_COLUMNS else ""
         return self.refused(
             cells,
-            f"{len(cells)} columns where an edge has {self.min_columns}",
+            f"{counted(len(cells), 'column')} where an edge has {self.min_columns}",
             f"give two nodes{weight}; where names hold blanks, separate columns by commas or tabs,"
             " or put the names into quotes",
         )
@@ -226,7 +226,7 @@ class _EdgeList:
                 other = 2 + int(first[0])
                 raise self.refused(
                     cells,
-                    f"{len(cells)} columns, and {other} in the lines before",
+                    f"{counted(len(cells), 'column')}, and {other} in the lines before",
                     "give an edge a line, with as many columns in each",
                 )
 
@@ -358,10 +358,10 @@ def _note_left_out(
 ) -> None:
     """Note the comments, and a third column that is not used."""
     if n_comments:
-        progress.note(f"{n_comments:,} lines that begin with #, % or // left out")
+        progress.note(f"left out: {counted(n_comments, 'comment')}, after #, % or //")
     if n_thirds and not settings.weighted:
         progress.note(
-            f"the third column of {n_thirds:,} edges is not used; ",
+            f"the third column of {counted(n_thirds, 'edge')} is not used; ",
             Setting("weighted", True),
             " takes it as weights",
         )
@@ -416,7 +416,7 @@ def node_types(file: str, names: Sequence[str]) -> list[str | None]:
         raise SettingError("node_types", file, str(error.strerror), "give a text file") from error
     for number, cells in cell_lines([text], file):
         if len(cells) != 2:
-            problem = f"{len(cells)} columns where a node and its type are expected"
+            problem = f"{counted(len(cells), 'column')} where a node and its type are expected"
             remedy = "separate both by a blank, tab or comma; put names with blanks into quotes"
             raise DataError(file, number, problem, remedy)
         node, node_type = cells

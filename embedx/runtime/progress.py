@@ -54,6 +54,7 @@ class Progress:
         """Work of this title begins, which may take long. (For the stages of a run, see `stage`.)
 
         total  units of the work; None if their number is unknown
+        unit   what is counted, in the plural; "B" and "s" are bytes and seconds
         done   units that were done before
         """
 
@@ -166,7 +167,7 @@ class Reporter(Progress):
         self._close_bar()
         self._title = title
         self._total = total
-        self._unit = unit.strip()
+        self._unit = unit
         self._before = done
         self._started = self._last_line = time.monotonic()
         self._last = (done, {})
@@ -238,7 +239,10 @@ class Reporter(Progress):
         if self._unit == "s":
             parts = [clock(seconds), self._rate(facts, n / seconds)]
         else:
-            parts = [f"{self._of_unit(n)} in {clock(seconds)}", self._rate({}, n / seconds)]
+            amount = self._of_unit(n)
+            if n == 1:
+                amount = amount.removesuffix("s")
+            parts = [f"{amount} in {clock(seconds)}", self._rate({}, n / seconds)]
         parts += _loss(facts)
         self.note(f"{self._title}: {', '.join(filter(None, parts))}")
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy import ndarray
 
-from embedx.errors import DataError, EmbedxError, Text
+from embedx.errors import DataError, EmbedxError, Text, counted
 from embedx.pages.plain import ESCAPES, escape
 from embedx.settings import Record
 from embedx.storage.schema import row_blocks
@@ -109,7 +109,7 @@ def read_names(file: Path, lines: int) -> tuple[list[str], ndarray | None]:
     parts = [line.partition("\t") for line in text.split("\n")[:-1]]
     names = [unescape(name) if "\\" in name else name for name, _, _ in parts]
     if len(names) != lines:
-        raise damaged(file, f"{len(names)} lines, but {DESCRIPTION} says {lines}")
+        raise damaged(file, f"{counted(len(names), 'line')}, but {DESCRIPTION} says {lines}")
     if len(set(names)) < len(names):
         raise damaged(file, "a name occurs twice")
     if not any(tab for _, tab, _ in parts):

@@ -120,7 +120,7 @@ def _frequent_pairs(
         )
     )
     counter = Counter(folder, memory)
-    progress.start("counting pairs of words", len(tokens), " tokens")
+    progress.start("counting pairs of words", len(tokens), "tokens")
     for start in range(0, len(tokens), CHUNK):
         stop = min(start + CHUNK, len(tokens))
         counter.commit(write_pairs(tokens, start, stop, pairs, counter.reserve(stop - start)))
@@ -129,7 +129,7 @@ def _frequent_pairs(
 
     n_pairs = 0
     frequent = [np.empty((0, 2), int64)]
-    for codes, times in counter.counted(progress, "merging pairs of words", " pairs"):
+    for codes, times in counter.counted(progress, "merging pairs of words", "pairs"):
         n_pairs += len(codes)
         frequent.append(np.column_stack([codes, times])[times >= settings.phrase_min_count])
     progress.detail(f"{n_pairs:,} different pairs of words, counted in {amount(memory)} of memory")

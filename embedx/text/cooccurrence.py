@@ -96,7 +96,7 @@ def _count_pairs(
     # so that at most a quarter of the buffer stays empty
     chunk = min(MAX_CHUNK, max(1, len(counter.buffer) // (4 * max_pairs_per_token)))
     words = new_words(window, chunk)
-    progress.start("counting pairs", n_tokens * len(keys), " tokens")
+    progress.start("counting pairs", n_tokens * len(keys), "tokens")
     for epoch, key in enumerate(keys):
         for start in range(0, n_tokens, chunk):
             stop = min(start + chunk, n_tokens)
@@ -112,7 +112,7 @@ def _merged(counter: Counter, n_words: int, folder: Path, progress: Progress) ->
     target_file = folder / "targets"
     times_file = folder / "times"
     with target_file.open("wb") as targets, times_file.open("wb") as times:
-        for pairs, counts in counter.counted(progress, "merging pairs", " pairs"):
+        for pairs, counts in counter.counted(progress, "merging pairs", "pairs"):
             lower_halves = pairs.astype(int32)
             lower_halves.tofile(targets)
             counts.astype(float32).tofile(times)

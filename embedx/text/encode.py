@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import cast
 
-from embedx.errors import DataError, joined
+from embedx.errors import DataError, counted, joined
 from embedx.runtime.cores import usable_cores
 from embedx.runtime.progress import SILENT, Progress
 from embedx.settings import Record
@@ -133,7 +133,7 @@ def _note_urls(corpus: EncodedCorpus, sources: Sequence[Source], progress: Progr
     urls = [source.name for source in sources if is_url(source.name)]
     if urls:
         day, _, time = corpus.created.partition("T")
-        others = f" and {_counted(len(urls) - 1, 'other URL')}" if len(urls) > 1 else ""
+        others = f" and {counted(len(urls) - 1, 'other URL')}" if len(urls) > 1 else ""
         progress.note(
             f"{urls[0]}{others}: the text of {day} {time[:5]} UTC is used, from the token cache;"
             " `embedx cache clear` has it read again"
@@ -152,7 +152,7 @@ def _note_folders(report: Record, sources: Sequence[Source], progress: Progress)
         n_read = sum(not source_report["skipped"] for source_report in reports)
         skipped = [kinds for kinds in (skipped_kinds(reports), left_out) if kinds]
         progress.note(
-            f"{folder}: {_counted(n_read, 'file')} read; skipped: ", joined(skipped, ", ") or "none"
+            f"{folder}: {counted(n_read, 'file')} read; skipped: ", joined(skipped, ", ") or "none"
         )
 
 
@@ -166,24 +166,19 @@ def _note_damage(report: Record, settings: TextSettings, progress: Progress) -> 
         if source["warning"]:
             progress.warn(f"{name}: {source['warning']}")
         if source["bad_utf8"]:
-            places = _counted(source["bad_utf8"], "place")
+            places = counted(source["bad_utf8"], "place")
             first = f"the first is at byte {source['first_bad_byte']} of the (unpacked) text"
             damage = f"{name}: {places} not UTF-8, {remedies[settings.on_bad_utf8]}; {first}"
             progress.note(f"{damage}; if the text has another encoding {TO_UTF8}")
         if source["bad_records"]:
-            records = _counted(source["bad_records"], "record")
+            records = counted(source["bad_records"], "record")
             progress.note(f"{name}: {records} skipped; the first: {source['first_bad_record']}")
         if source["too_long"]:
-            words = _counted(source["too_long"], "word")
+            words = counted(source["too_long"], "word")
             progress.note(
                 f"{name}: {words} of more than {MAX_WORD_BYTES:,} bytes left out; is all of it"
                 " text?"
             )
-
-
-def _counted(n: int, noun: str) -> str:
-    """A count with its noun, such as "1 word" or "2 words"."""
-    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
 
 
 def _size(corpus: EncodedCorpus) -> str:

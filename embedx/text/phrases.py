@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy import int32, int64
 
-from embedx.errors import SettingError
+from embedx.errors import SettingError, counted
 from embedx.kernels import kernel
 from embedx.runtime.progress import Progress
 from embedx.text import cache
@@ -47,7 +47,7 @@ def with_phrases(
         joined = cache.kept(key, cache_dir, progress)
         if joined is not None:
             n_collocations = len(phrases_of(joined) or ())
-            progress.note(f"{n_collocations:,} collocations joined, from {joined.place}")
+            progress.note(f"{counted(n_collocations, 'collocation')} joined, from {joined.place}")
             return joined
         _check_words(corpus)
         joined = _joined(corpus, wanted, key, cache.folders(cache_dir)[0], progress)
@@ -110,7 +110,8 @@ def _joined(
                 with workspace(home) as folder, errors_explained(home):
                     collocations = find(joined, wanted, folder, progress)
                 best = "".join(f", {collocation.joined}" for collocation in collocations[:3])
-                progress.note(f"pass {len(passes) + 1}: {len(collocations):,} collocations{best}")
+                found = counted(len(collocations), "collocation")
+                progress.note(f"pass {len(passes) + 1}: {found}{best}")
             passes.append(collocations)
             is_last = len(passes) == max_passes or not collocations
             with CorpusWriter(home) as writer:
@@ -151,7 +152,7 @@ def _join_all(
     out = np.empty(CHUNK, int32)
     n_types = 0
     at = 0
-    progress.start("joining collocations", len(tokens), " tokens")
+    progress.start("joining collocations", len(tokens), "tokens")
     while at < len(tokens):
         at, n, n_types = join(tokens, at, pairs, codes, targets, numbers, n_types, out)
         writer.write_tokens(out[:n])

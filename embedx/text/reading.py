@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numba import typeof
 
-from embedx.errors import DataError, Setting, Text, joined
+from embedx.errors import DataError, Setting, Text, counted, joined
 from embedx.kernels.compiled import COMPILING, is_cached
 from embedx.runtime.disk import amount
 from embedx.runtime.memory import available_memory
@@ -120,7 +120,7 @@ def check_has_words(report: Record, sources: Sequence[Source], settings: TextSet
     if with_bad_records:
         n_bad = sum(source["bad_records"] for source in with_bad_records)
         first = with_bad_records[0]["first_bad_record"]
-        records = f"{n_bad:,} records were skipped ({first})"
+        records = f"{counted(n_bad, 'record')} skipped ({first})"
         fields = (Setting("json_field"), " or ", Setting("column"))
         raise DataError(names, None, f"{problem}; {records}", ("check ", fields))
     if all(source.size == 0 for source in sources):

@@ -12,7 +12,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from embedx.errors import DataError, InapplicableError, Part, Setting, SettingError, Text, choice
+from embedx.errors import (
+    DataError,
+    InapplicableError,
+    Part,
+    Setting,
+    SettingError,
+    Text,
+    choice,
+    counted,
+)
 from embedx.runtime.progress import Progress
 from embedx.text.decompression import damage_explained, unpacked
 from embedx.text.event_columns import USUAL_NAMES, guess_columns, is_heading
@@ -67,7 +76,7 @@ def sessions(
     n_short = int(is_short.sum())
     if n_short:
         progress.note(
-            f"{table}: {n_short:,} of {len(begins):,} sessions have a single item, and are left out"
+            f"{table}: left out: {n_short:,} of {counted(len(begins), 'session')}, of a single item"
         )
     for k in np.argsort(events.times[begins], kind="stable"):
         if not is_short[k]:

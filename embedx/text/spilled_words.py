@@ -78,7 +78,7 @@ class Spill:
         n_entries, _ = self.segments[-1]
         first_entries = np.memmap(self._numbers, int64, "w+", shape=(n_entries,))
         n_types = 0
-        for _, entries, groups in self._runs.merged(memory, progress, "merging words", " words"):
+        for _, entries, groups in self._runs.merged(memory, progress, "merging words", "words"):
             sizes = np.diff(groups, append=len(entries))
             first_entries[entries] = np.repeat(entries[groups], sizes)
             n_types += len(groups)
@@ -97,7 +97,7 @@ class Spill:
         n_words = 0
         first_entry = 0
         first_token = 0
-        progress.start("numbering words", n_tokens, " tokens")
+        progress.start("numbering words", n_tokens, "tokens")
         with letters.open("wb") as out:
             for end_entry, end_token in self.segments:
                 first_seen = np.array(numbers[first_entry:end_entry])

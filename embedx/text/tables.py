@@ -16,7 +16,7 @@ import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from embedx.errors import DataError, Setting, Text
+from embedx.errors import DataError, Setting, Text, counted
 from embedx.settings import Options, Record
 from embedx.text.archives import BlockReader
 from embedx.text.event_columns import guess_by_names
@@ -255,7 +255,8 @@ def table_rows(
             remedy = "put fields with a separator, quote or line feed into quotes"
             if width == 1:
                 remedy = "delete the lines before the heading"
-            yield begins, BadRecord(f"{len(row)} columns, but {width} in the first row", remedy)
+            problem = f"{counted(len(row), 'column')}, but {width} in the first row"
+            yield begins, BadRecord(problem, remedy)
         elif row:
             yield begins, row
 

@@ -46,7 +46,7 @@ class ProgressReports:
             return
         total = schedule.n_items * schedule.epochs
         known_total = None if math.isinf(total) else total
-        self.progress.start("training", known_total, f" {schedule.unit}", status.tally.items)
+        self.progress.start("training", known_total, schedule.unit, status.tally.items)
 
     def restart_interval(self, status: Status) -> None:
         """Measure the speed from here on: the run starts, or was rolled back."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from embedx.errors import DataError, Setting, SettingError
+from embedx.errors import DataError, Setting, SettingError, counted
 from embedx.runtime import atomic
 from embedx.runtime.progress import SILENT, Progress
 from embedx.settings import Settings, param
@@ -216,5 +216,5 @@ def _writable(words: Sequence[str], progress: Progress) -> Sequence[str]:
         if times > 1:
             problem = f"two words would be written as {name!r}"
             raise DataError("model", None, problem, "rename one and train again")
-    progress.note(f"white space within {n_changed:,} words is written as `_`")
+    progress.note(f"white space within {counted(n_changed, 'word')} is written as `_`")
     return written

@@ -6,7 +6,7 @@ http://manikvarma.org/downloads/XC/XMLRepository.html
 
 import re
 
-from embedx.errors import DataError
+from embedx.errors import DataError, counted
 from embedx.labeled.data import FileRows, joined_rows
 from embedx.labeled.files import LabelledFile, LabelledFiles
 from embedx.labeled.formats.contract import Format
@@ -78,7 +78,7 @@ def read_file(file: LabelledFile, options: ReadOptions) -> FileRows:
         raise DataError(
             lines.name,
             line,
-            f"the header says {n_rows} rows, but there are {n_rows_read}",
+            f"the header says {counted(n_rows, 'row')}, but there are {n_rows_read}",
             "copy the file again or correct it",
         )
     rows.features.resize(n_rows, n_features)

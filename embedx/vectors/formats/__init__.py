@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 
 from embedx import registry
-from embedx.errors import DataError, Setting, no_such, public_url
+from embedx.errors import DataError, Setting, counted, no_such, public_url
 from embedx.runtime.progress import SILENT, Progress
 from embedx.storage.schema import as_utf8, is_utf8
 from embedx.text.decompression import UnpackedReader
@@ -166,7 +166,8 @@ def without_duplicates(name: str, content: FileContent, progress: Progress) -> F
     n_repeated = len(content.words) - len(first_rows)
     if n_repeated == 0:
         return content
-    progress.note(f"{name}: {n_repeated:,} words occur twice; the first vector of each is kept")
+    repeated = counted(n_repeated, "vector")
+    progress.note(f"{name}: left out: {repeated} of words that occur before them")
     rows = [*first_rows.values()]
     return content._replace(
         words=[*first_rows],

@@ -30,7 +30,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy import float32, int64, ndarray
 
-from embedx.errors import DataError
+from embedx.errors import DataError, counted
 from embedx.runtime.progress import Progress
 from embedx.storage.schema import first_not_finite, row_blocks
 from embedx.text.ngrams import MAX_CHARACTERS, NGrams, encoded
@@ -153,7 +153,7 @@ def _subwords(
     if first_not_finite(bucket_rows) is None:
         return Subwords(ngrams, bucket_rows, np.arange(len(bucket_rows), dtype=np.int32))
     n_unused = len(bucket_rows) - len(used_buckets)
-    progress.note(f"{name}: {n_unused:,} rows of n-grams that no word has are left out")
+    progress.note(f"{name}: left out: {counted(n_unused, 'row')} of n-grams that no word has")
     return Subwords(ngrams, bucket_rows[used_buckets], used_buckets)
 
 

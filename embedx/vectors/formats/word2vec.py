@@ -21,7 +21,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from embedx.errors import DataError
+from embedx.errors import DataError, counted
 from embedx.labeled.files import MemoryBudget
 from embedx.storage.schema import is_utf8
 from embedx.vectors.formats import contract
@@ -189,7 +189,7 @@ def parse_line(where: str, line: bytes, dim: int) -> tuple[str, list[float]]:
     if not word:
         raise DataError(where, None, "no word before the vector", "delete the line")
     if len(numbers) != dim:
-        problem = f"{len(numbers)} numbers after the word {shown(word)}, not {dim}"
+        problem = f"{counted(len(numbers), 'number')} after the word {shown(word)}, not {dim}"
         raise DataError(where, None, problem, "fix or delete the line")
     return word, [_number(where, number, word) for number in numbers]
 
