@@ -40,7 +40,7 @@ def assert_trains_as_the_reference(setup, start=10, stop=100, lr=0.02, chunk=200
         ]
 
 
-# an objective of each kind, by each sampler that the kernel treats otherwise
+# pairs that are cases of their own for the kernel
 OBJECTIVES_AND_SAMPLERS = [
     *(("ns", sampler) for sampler in ("unigram", "uniform", "all")),
     *(("ar", sampler) for sampler in ("unigram", "uniform", "all")),
