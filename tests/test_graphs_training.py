@@ -145,6 +145,19 @@ def test_links_labels_and_sessions_are_scored(tmp_path):
     assert min(rows[4]["micro F1"], rows[5]["macro F1"]) > 0.9
 
 
+def test_a_label_of_all_nodes_beside_one_that_varies_is_scored(tmp_path):
+    nodes = [f"n{k}" for k in range(40)]
+    vectors = np.random.default_rng(0).normal(size=(40, 2)).astype(np.float32)
+    labels = tmp_path / "labels.txt"
+    lines = [
+        f"{node} all right\n" if is_right else f"{node} all\n"
+        for node, is_right in zip(nodes, vectors[:, 0] > 0, strict=True)
+    ]
+    labels.write_text("".join(lines))
+    rows = graphs.node_labels(WordVectors(nodes, {"input": vectors}), str(labels), 0, Silent())
+    assert rows[-1]["micro F1"] > 0.8
+
+
 def test_links_are_not_told_from_others_where_all_pairs_are_links(tmp_path):
     nodes = list("abcd")
     file = tmp_path / "links.txt"

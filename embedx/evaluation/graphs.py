@@ -217,14 +217,14 @@ def _label_probabilities(x: ndarray, y: ndarray, test_x: ndarray) -> ndarray:
     A label of all training rows, or of none, has the probability 1 or 0.
     """
     from sklearn.linear_model import LogisticRegression
-    from sklearn.multiclass import OneVsRestClassifier
 
-    is_constant_1 = y.all(axis=0)
-    varying = np.flatnonzero(y.any(axis=0) & ~is_constant_1)
-    p = np.tile(1.0 * is_constant_1, (len(test_x), 1))
-    if len(varying):
-        classifier = OneVsRestClassifier(LogisticRegression(solver="liblinear"))
-        p[:, varying] = classifier.fit(x, y[:, varying]).predict_proba(test_x)
+    p = np.zeros((len(test_x), y.shape[1]))
+    for label, has_label in enumerate(y.T):
+        if has_label.all():
+            p[:, label] = 1
+        elif has_label.any():
+            regression = LogisticRegression(solver="liblinear").fit(x, has_label)
+            p[:, label] = regression.predict_proba(test_x)[:, 1]
     return p
 
 

@@ -74,11 +74,12 @@ def _training_rows(training: Record) -> dict[str, str]:
     """What training takes, by name."""
     is_short = training["disk"]["model"] + training["disk"]["checkpoints"] > training["disk_free"]
     memory = disk.summary(training["memory"], training["available"])
+    if not training["fits"]:
+        memory += TOO_LITTLE
     on_disk = disk.summary(training["disk"], training["disk_free"])
-    return {
-        "memory": memory + TOO_LITTLE * (not training["fits"]),
-        "disk": on_disk + TOO_LITTLE * is_short,
-    }
+    if is_short:
+        on_disk += TOO_LITTLE
+    return {"memory": memory, "disk": on_disk}
 
 
 def _training_needs(corpus: EncodedCorpus, config: Configuration, output: Path) -> Record:

@@ -506,7 +506,10 @@ class Tokenizer:
         If bad UTF-8 is an error, the tokens end at the first bad byte. Raises `EmbedxError` if
         there are too many distinct words.
         """
-        data = self.cut_off + data + (SENTENCE_END if is_whole else b"\n") * is_last
+        end = b""
+        if is_last:
+            end = SENTENCE_END if is_whole else b"\n"
+        data = self.cut_off + data + end
         self.state[[N_TOKENS, N_BAD, FIRST_BAD, N_TOO_LONG]] = 0
         self.state[SOURCE_OFFSET] = offset - len(self.cut_off)
         out = np.empty(len(data) + 1, np.int32)
