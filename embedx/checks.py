@@ -23,14 +23,14 @@ def refuse(problem: str, name: object, remedy: Text = "") -> None:
         raise DataError(name, None, problem, remedy)
 
 
-def whole_top_k(top_k: object) -> int:
-    """The number of answers, `top_k`. Raises `SettingError` unless it is a whole number of at least
-    0.
+def whole_top_k(top_k: object, name: str = "top_k") -> int:
+    """The number of answers, by the name that the caller gave. Raises `SettingError` unless it is a
+    whole number of at least 0.
     """
     if not isinstance(top_k, int | np.integer):
-        raise SettingError("top_k", top_k, "must be a whole number")
+        raise SettingError(name, top_k, "must be a whole number")
     if top_k < 0:
-        raise SettingError("top_k", top_k, "must be at least 0")
+        raise SettingError(name, top_k, "must be at least 0")
     return int(top_k)
 
 

@@ -155,6 +155,11 @@ def test_a_fit_takes_one_number_from_a_random_state(digit_arrays):
     assert state.randint(2**31) == expected.randint(2**31)
 
 
+def test_a_generator_is_no_random_state(digit_arrays):
+    with refused("random_state"):
+        SoftmaxClassifier(random_state=np.random.default_rng(3)).fit(*digit_arrays[:2])
+
+
 def test_epochs_and_a_time_budget_are_not_both_given(digit_arrays):
     with refused("epochs", kind=InapplicableError):
         SoftmaxClassifier(epochs=3, time_budget="1m").fit(*digit_arrays[:2])

@@ -211,7 +211,9 @@ def test_a_folder_of_another_kind_is_called_what_it_is(file, kind, tmp_path):
             load(tmp_path / "folder")
 
 
-def test_a_data_frame_is_not_read_as_sentences():
+def test_data_frames_and_bytes_are_not_read_as_sentences():
     frame = pytest.importorskip("pandas").DataFrame({"text": ["a b", "b c"]})
     with refused_data("corpora", quoting="data frame"):
         embedx.SkipGram().fit(frame)
+    with refused_data("corpora", quoting="b'a.txt'"):
+        embedx.train(b"a.txt")

@@ -117,6 +117,8 @@ def test_more_neighbours_than_words_and_none(word_vectors):
     assert two_words.most_similar_batch([]) == []
     with refused("top_k", value=-1):
         two_words.most_similar_batch(["a"], top_k=-1)
+    with refused("topn", value=-1):
+        two_words.most_similar("a", topn=-1)
     with refused(kind=UnknownWordError, quoting=("c", "2 words")):
         two_words.most_similar_batch(["a", "c"])
 

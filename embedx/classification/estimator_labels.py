@@ -3,6 +3,7 @@
 """
 
 import numbers
+import reprlib
 import warnings
 from collections.abc import Mapping
 from typing import Any
@@ -83,7 +84,8 @@ def labels_by_class(y: ndarray, classes: ndarray) -> Labels:
     is_unknown = classes[places] != y
     if is_unknown.any():
         raise ValueError(
-            f"y has the label {y[is_unknown][0]!r}, which is not among the classes {classes!r}"
+            f"y has the label {y[is_unknown].tolist()[0]!r}, which is not among the classes"
+            f" {reprlib.repr(classes.tolist())}"
         )
     return Labels(offsets_of(is_labelled), places.astype(np.int32))
 

@@ -10,6 +10,7 @@ from embedx import objectives
 from embedx.classification.label_weights import is_sparse_or_tree
 from embedx.classification.objective_choice import default_objective, new_objective
 from embedx.classification.settings import STEP_SETTINGS, ClassifySettings
+from embedx.errors import SettingError
 from embedx.labeled.data import Labeled
 from embedx.objectives.contract import Objective
 from embedx.optimizers.lbfgs import Lbfgs
@@ -57,11 +58,16 @@ def objective_for(name: str | None, given: Mapping[str, Any], data: Labeled) -> 
 
 
 def seed_of(random_state: Any) -> int:
-    """The seed of a run; each call draws another one from a RandomState."""
+    """The seed of a run; each call draws another one from a RandomState, or from `numpy.random`.
+    Raises `SettingError` for anything else.
+    """
     if random_state is None:
         return ClassifySettings.seed
     if isinstance(random_state, numbers.Integral):
         return int(random_state)
+    if not hasattr(random_state, "randint"):
+        problem = "is neither a whole number nor a numpy.random.RandomState"
+        raise SettingError("random_state", random_state, problem)
     return int(random_state.randint(2**31))
 
 

@@ -67,7 +67,7 @@ def _check_several(corpora: object) -> None:
     if hasattr(corpora, "columns"):
         remedy = "give lists of words, such as [text.split() for text in frame[column]]"
         raise DataError("corpora", None, "a data frame, not texts", remedy)
-    if not isinstance(corpora, Iterable):
+    if isinstance(corpora, bytes) or not isinstance(corpora, Iterable):
         problem = f"{reprlib.repr(corpora)} is neither names of files nor lists of words"
         raise DataError("corpora", None, problem, "give names, or a list of lists of words")
 

@@ -150,7 +150,7 @@ def n_results(top_k: int, topn: int | None) -> int:
     """
     if topn is not None and top_k not in (TOP_K, topn):
         raise TypeError(f"topn={topn} and top_k={top_k} are the same; give one of them")
-    return checks.whole_top_k(top_k if topn is None else topn)
+    return checks.whole_top_k(top_k) if topn is None else checks.whole_top_k(topn, "topn")
 
 
 # ---- the terms of a query
