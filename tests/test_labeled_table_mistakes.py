@@ -33,6 +33,7 @@ TEXT_COLUMN = TableSettings(text_column="text")
             ('"y"', '"n.k."'),
         ),
         ("a.csv", f"{'x' * 99},y\na,b\n", TableSettings(), f" {'x' * 40}, y"),
+        ("a.csv", "text,\na,b\n", TableSettings(), 'text, "" '),
         ("a.csv:1", "label,text\rx,a\r", TableSettings("text", "label"), "LF"),
         ("a.jsonl:3", '{"text": "a", "label": "x"}\n\n{"text": 1\n', TEXT_COLUMN, "Expecting ','"),
         ("a.json:1", '[["a", "x"]]\n', TEXT_COLUMN, ('[["a", "x"]]', "one array of objects")),

@@ -383,9 +383,8 @@ def _or_sessions(file: str, columns: Sequence[str]) -> str:
 
 def listed_columns(names: Iterable[str]) -> str:
     """The first of the names of columns, shortened, for messages."""
-    first = [
-        name[:MAX_LETTERS_OF_COLUMN] for name in itertools.islice(names, MAX_COLUMNS_IN_MESSAGE + 1)
-    ]
+    shortened = (name[:MAX_LETTERS_OF_COLUMN] or '""' for name in names)
+    first = [*itertools.islice(shortened, MAX_COLUMNS_IN_MESSAGE + 1)]
     if len(first) > MAX_COLUMNS_IN_MESSAGE:
         first[MAX_COLUMNS_IN_MESSAGE:] = ["..."]
     return ", ".join(first)
