@@ -7,6 +7,7 @@ import pytest
 import reference
 
 import embedx
+from embedx.errors import InapplicableError
 from embedx.evaluation import held_out
 from embedx.vectors import export
 from embedx.vectors.lookup import UnknownWordError
@@ -118,6 +119,8 @@ def test_pairs_of_words_never_seen_are_scored_if_that_is_asked(trained, two_topi
     plain = fit(two_topics, "ns", epochs=1).save(write("", "x") + ".model")
     with refused("oov", "subwords", quoting="x.model"):
         words.evaluate([plain], (), tests, oov=True)
+    with refused("oov", "vectors", kind=InapplicableError):
+        words.evaluate([trained[1]], (), tests, oov=True, vectors="sum")
 
 
 # ---- continued training

@@ -31,7 +31,7 @@ from typing import Any
 
 import numpy as np
 
-from embedx.errors import DataError, Setting, SettingError, Text
+from embedx.errors import DataError, InapplicableError, Setting, SettingError, Text
 from embedx.evaluation import analogies, statistics
 from embedx.evaluation.word_report import Report, ScoreDifference, TestScore
 from embedx.evaluation.word_sets import (
@@ -241,7 +241,7 @@ def evaluate(
             raise DataError(name, None, reason, REMEDY_BY_NOUN[model.noun])
     sets = sets or tests.read()
     if oov:
-        check_ngrams(names, loaded)
+        check_ngrams(names, loaded, vectors)
     scores_by_model = [_scores_with_pooled(model, sets, progress, oov) for model in loaded]
 
     scores = []
@@ -290,8 +290,12 @@ def opened(model: Model, vectors: str, progress: Progress, trust_pickle: bool) -
     return model.of(vectors)
 
 
-def check_ngrams(names: Sequence[str], models: Sequence[WordVectors]) -> None:
+def check_ngrams(names: Sequence[str], models: Sequence[WordVectors], vectors: str) -> None:
     """Raise `SettingError` if no model has n-grams, from which unknown words get their vectors."""
+    if vectors != VECTORS[0]:
+        because = ", because n-grams have input vectors alone"
+        problem: Text = ("does not apply with ", Setting("vectors", vectors), because)
+        raise InapplicableError("oov", None, problem, "leave one of the two out")
     if any(model.subwords for model in models):
         return
     problem = f"{' and '.join(names)} without n-grams"
