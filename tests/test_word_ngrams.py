@@ -1,12 +1,15 @@
 """The default of word n-grams, chosen by held-out rows."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from embedx import SoftmaxClassifier
 from embedx.classification.classifier import load
+from embedx.comparison import runs
+from tests.support import forked
 from tests.support.commands import invoke
 from tests.support.notes import lines_with
 
@@ -67,19 +70,29 @@ def test_pairs_of_words_are_kept_where_the_order_matters(written, capsys):
 
 
 def test_a_number_of_words_that_is_given_stays(written):
-    written(random_words(3000, np.random.default_rng(0)))
+    written(random_words(1500, np.random.default_rng(0)))
     invoke("classify", "rows.csv", "--output", "m", "--threads", "1", "--word-ngrams", "2")
     model = load("m")
     assert model.schema.text.settings["word_ngrams"] == 2
     assert "word_ngrams" not in model.facts["chosen"]
 
 
-def test_all_runs_of_a_comparison_have_the_features_of_the_test_rows(written, tmp_path, capsys):
+def test_all_runs_of_a_comparison_have_the_features_of_the_test_rows(written, monkeypatch, capsys):
+    """Whatever held-out rows of a run would choose."""
     written(random_words(1500, np.random.default_rng(0)))
+    word_ngrams = []
+
+    def watched(command, folder):
+        request = json.loads(Path(command[-1]).read_text())
+        word_ngrams.append(request["arguments"]["options"]["word_ngrams"])
+        return forked.watched(command, folder)
+
+    monkeypatch.setattr(runs, "watched", watched)
     options = ["--objectives", "softmax,ova", "--seeds", "1", "--epochs", "1", "--json"]
     invoke("compare", "rows.csv", "--test", "rows.csv", "--output", "c", *options)
     ranking = json.loads(capsys.readouterr().out)
     assert {row["objective"] for row in ranking["objectives"]} == {"softmax", "ova"}
+    assert word_ngrams == [2, 2]
 
 
 @pytest.mark.parametrize(("rows", "word_ngrams"), [(random_words, 1), (phrases, 2)])
