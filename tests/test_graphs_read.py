@@ -186,6 +186,14 @@ def test_a_heading_is_recognised_and_weights_are_read(tmp_path):
     assert lines_with(progress.notes, "edges.csv", "first line", "a heading")
 
 
+def test_a_matrix_beside_other_files_is_refused(tmp_path):
+    files = [tmp_path / "edges", tmp_path / "graph.npz"]
+    files[0].write_text("a b\n")
+    save_npz(files[1], random_matrix(4, 4, 0.5, random_state=1))
+    with refused_data(str(files[1]), quoting="alone"):
+        read(files, tmp_path)
+
+
 def test_graphs_from_matrices_and_networkx(tmp_path):
     matrix = random_matrix(20, 20, 0.2, random_state=1, format="csr")
     save_npz(tmp_path / "graph.npz", matrix)

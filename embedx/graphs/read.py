@@ -81,6 +81,10 @@ def read_graph(
     if len(files) == 1 and files[0].endswith(MATRICES):
         graph = _matrix(files[0], settings)
     else:
+        for file in files:
+            if file.endswith(MATRICES):
+                problem = "a matrix, whose nodes are numbers of rows: it is read alone"
+                raise DataError(file, None, problem, "train on it without other files")
         edge_lists = [replace(source, reader=EDGES) for source in sources.find_sources(files)]
         text = replace(AS_TEXT, edge_separator=edge_separator)
         with encode_sources(edge_lists, text, progress, cache_dir, threads) as corpus:
@@ -379,7 +383,8 @@ def _weights(edges: _EdgeList, is_third: np.ndarray) -> np.ndarray:
     for part in edges.parts():
         for edge in part.T[is_wrong[part[2]]]:
             line = edges.words.at(edge)
-            raise edges.refused(line, f"weight {line[2]}", "give a number of 0 or more")
+            remedy = "give a number of 0 or more, with a decimal point"
+            raise edges.refused(line, f"weight {line[2]}", remedy)
     return weights
 
 
