@@ -3,17 +3,18 @@
 Sections: `quality`, workers in turn within one process, by the code that runs on a cluster, on the
 first megabytes of the text: each merges after its range with what the others have learned since its
 turn before, as many machines of one speed would do it; `time`, the command with and without a
-cluster of this machine alone, in turns. Every measurement is a process of its own. What the
-simulation of `cluster_model.py` needs is on record (`costs`).
+cluster of this machine alone, in turns; `costs`, what the simulation of `cluster_model.py` needs to
+know of this machine. Every measurement is a process of its own.
 """
 
 import contextlib
 import json
+import math
 import statistics as median_of
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -25,16 +26,26 @@ from embedx.distributed import words as distributed_words
 from embedx.distributed.connection import ClusterSize
 from embedx.distributed.settings import ClusterSettings
 from embedx.distributed.worker import Worker
+from embedx.engine import blocks
 from embedx.evaluation import words
 from embedx.runtime.memory import n_bytes
 from embedx.runtime.progress import Silent
 from embedx.skipgram.configuration import configure
 from embedx.skipgram.run import WordVectorsRun
+from embedx.skipgram.strategies import TOKENS_PER_CHUNK
 from embedx.text.encode import encode
 from embedx.text.settings import TextSettings
 from embedx.training.strategy import Tally
 from eval import corpus, word_tests
-from eval.cluster_model import Machines, uses_of, vocabulary_of, words_per_second, zipf
+from eval.cluster_model import (
+    Costs,
+    Machines,
+    rows_changed,
+    uses_of,
+    vocabulary_of,
+    words_per_second,
+    zipf,
+)
 from eval.experiment import Experiment, Run, in_process
 from eval.page import DASH, number, table, thousands
 from eval.records import Job, Records, Result
@@ -50,11 +61,22 @@ TEXTS = {"a billion words": 1e9, "100 billion words": 1e11}
 NETWORKS = {"1 Gbit/s": 1.25e8, "10 Gbit/s": 1.25e9, "100 Gbit/s": 1.25e10}
 ROUND_TRIP = 2e-4  # seconds, within a data centre
 PASSES = 5  # over the text
+MEASURES = {"costs": "measure_costs", "quality": "train_in_turn", "run": "run_command"}
+CALLS = 200  # of a worker that does nothing
+CALLS_WITH_ROWS = 20  # of one that returns as many bytes as it gets
+BYTES_OF_CALL = 32_000_000
+USES_ON_RECORD = 2000  # rows whose uses are on record, one of so many
 
 
 def jobs(run: Run) -> Iterator[Job]:
     settings = run.settings
     sections = run.chosen("section")
+    if "costs" in sections:
+        yield {
+            "kind": "costs",
+            "range_words": int(settings.range_words),
+            "ranges": int(settings.ranges),
+        }
     if "time" in sections:
         for seed in range(1, int(settings.repetitions) + 1):
             for workers, threads in HOW:
@@ -89,12 +111,7 @@ def prepare(run: Run) -> dict[str, Any]:
 
 
 def measure(run: Run, job: Job) -> Result:
-    return in_process(
-        "eval.cluster",
-        "train_in_turn" if job["kind"] == "quality" else "run_command",
-        job,
-        run.files,
-    )
+    return in_process("eval.cluster", MEASURES[job["kind"]], job, run.files)
 
 
 # ---- in a process of its own
@@ -144,7 +161,7 @@ def train_in_turn(job: Job, files: dict[str, str]) -> Result:
             "heldout": task.held_out_metrics(),
             "loss": tally.mean_loss,
             "words": tally.items,
-            "range_words": chunks_per_merge * 10_000,
+            "range_words": chunks_per_merge * TOKENS_PER_CHUNK,
             "bytes_per_word": exchanged_bytes / tally.items,
             "merge_seconds": merge_seconds,
             "seconds": seconds,
@@ -238,6 +255,118 @@ def one_machine(cpus: int) -> Iterator[str]:
         yield cluster.address
     finally:
         cluster.shutdown()
+
+
+def measure_costs(job: Job, files: dict[str, str]) -> Result:
+    """The costs of `cluster_model.py`; and how many rows a range changes, measured and as expected
+    from `uses`, the blocks that update a row, per word: a sample of all rows, the most used first.
+    """
+    options = {"threads": 1, "seed": 1, "epochs": 1}
+    with prepared("ns", options, files["text"], files) as (task, inner, plan):
+        lr = float(task.config.settings.learning_rate or 0)
+        ranges = timed_ranges(job, inner, plan, lr)
+        uses = np.sort(np.concatenate(uses_of_tables(inner, plan.kept_share)))[::-1]
+        draws_per_word = inner.plan.n_draws / blocks.max_centres(inner.plan)
+    n_words = sum(facts["words"] for facts in ranges)
+    medians = ("merged", "added", "gathered", "row_bytes", "rows_changed")
+    return {
+        **{name: median_of.median(facts[name] for facts in ranges) for name in medians},
+        "words_per_second": n_words / sum(facts["seconds"] for facts in ranges),
+        "rows_expected": rows_changed(uses, n_words / len(ranges)),
+        "rows": len(uses),
+        **costs_of_calls(),
+        "uses": uses[:: max(len(uses) // USES_ON_RECORD, 1)].tolist(),
+        "draws_per_word": draws_per_word,
+    }
+
+
+def timed_ranges(job: Job, inner: Any, plan: Any, lr: float) -> list[dict[str, float]]:
+    """What `timed_range` returns for ranges that two workers train in turn, without the first range
+    of each.
+    """
+    server = plan.server(inner)
+    workers = started(plan, 2)
+    for worker in workers:
+        server.add(worker, worker.merge(server.remote_delta(worker)))
+    n_chunks = min(max(1, job["range_words"] // TOKENS_PER_CHUNK), inner.n_chunks)
+    ranges = []
+    for turn in range(job["ranges"]):
+        first = turn * n_chunks % (inner.n_chunks - n_chunks + 1)
+        chunks = range(first, first + n_chunks)
+        ranges.append(timed_range(server, workers[turn % len(workers)], chunks, lr))
+    return ranges[len(workers) :]
+
+
+def timed_range(server: Any, worker: Any, chunks: range, lr: float) -> dict[str, float]:
+    """Seconds and words of a range, the rows that it changed, the bytes of each, and the seconds
+    that a row takes to be gathered, merged and added.
+    """
+    tally, seconds = worker.train_range(0, chunks, lr)
+    start = perf_counter()
+    remote = server.remote_delta(worker)
+    gathered = perf_counter()
+    local = worker.merge(remote)
+    merged = perf_counter()
+    server.add(worker, local)
+    added = perf_counter()
+    n_local = n_rows(local)
+    return {
+        "seconds": seconds,
+        "words": tally.items,
+        "rows_changed": n_local,
+        "row_bytes": n_bytes(local) / n_local,
+        "gathered": (gathered - start) / n_rows(remote),
+        "merged": (merged - gathered) / n_local,
+        "added": (added - merged) / n_local,
+    }
+
+
+def n_rows(deltas: Any) -> int:
+    """Rows of all tables, at least 1."""
+    return max(sum(len(delta.row) for delta in deltas.values()), 1)
+
+
+def uses_of_tables(inner: Any, kept_share: np.ndarray) -> list[np.ndarray]:
+    """(n_rows,) of the inputs and of the outputs: the expected number of blocks that update each
+    row, per word of the corpus, with those that draw it.
+    """
+    rates = distributed_words.update_rates(inner, kept_share)
+    n_blocks = float(kept_share.sum()) / blocks.max_centres(inner.plan)
+    share_drawn = -np.expm1(inner.plan.n_draws * np.log1p(-inner.sampler.noise))
+    outputs = np.minimum(rates["outputs"] + n_blocks * share_drawn, n_blocks)
+    return [rates["inputs"], outputs]
+
+
+def costs_of_calls() -> dict[str, float]:
+    """Medians of the seconds of a call of a worker that does nothing (`latency`), and of those for
+    each byte that goes there or comes back (`moved`).
+    """
+    import ray
+
+    class Echo:
+        def call(self, rows: Any = None) -> Any:
+            return None if rows is None else rows + np.float32(1)
+
+    rows = np.ones(BYTES_OF_CALL // 4, np.float32)
+    with one_machine(1) as address:
+        ray.init(address=address, log_to_driver=False)
+        echo = ray.remote(Echo).remote()
+        ray.get(echo.call.remote())
+        latency = median_seconds(lambda: ray.get(echo.call.remote()), CALLS)
+        with_rows = median_seconds(lambda: ray.get(echo.call.remote(rows)), CALLS_WITH_ROWS)
+        ray.shutdown()
+    addition = median_seconds(lambda: rows + np.float32(1), CALLS_WITH_ROWS)
+    return {"latency": latency, "moved": (with_rows - latency - addition) / (2 * rows.nbytes)}
+
+
+def median_seconds(function: Callable[[], Any], n: int) -> float:
+    """The median of the seconds of n calls."""
+    seconds = []
+    for _ in range(n):
+        start = perf_counter()
+        function()
+        seconds.append(perf_counter() - start)
+    return median_of.median(seconds)
 
 
 # ---- tables
@@ -347,6 +476,82 @@ def time(records: Records) -> str:
     return table(rows)
 
 
+def costs(records: Records) -> str:
+    """What the simulation takes from this machine."""
+    if (cost := records.last(kind="costs")) is None:
+        return table([])
+    return table(
+        [
+            {"what": what, "measured": measured}
+            for what, measured in {
+                "words trained by a thread in a second": thousands(cost["words_per_second"]),
+                "a worker merges a row, µs": number(1e6 * cost["merged"], 2),
+                "the head adds a row, µs": number(1e6 * cost["added"], 2),
+                "the head gathers a row, µs": number(1e6 * cost["gathered"], 2),
+                "a call of a worker, ms": number(1e3 * cost["latency"], 2),
+                "bytes of a row that travels": number(cost["row_bytes"], 0),
+                "bytes a second from one process to another, GB": number(1e-9 / cost["moved"], 2),
+                f"rows changed by a range, of {thousands(cost['rows'])}": thousands(
+                    cost["rows_changed"]
+                ),
+                "the same as the simulation expects it": thousands(cost["rows_expected"]),
+            }.items()
+        ]
+    )
+
+
+def checked(records: Records) -> str:
+    """Workers on this machine, simulated and measured: words a second of all."""
+    cost = records.last(kind="costs")
+    alone = records.median("words_per_second", kind="run", workers=0, threads=1)
+    rows = []
+    for workers, threads in HOW:
+        runs = records.succeeded(kind="run", workers=workers, threads=threads)
+        if not (workers and runs and cost and alone):
+            continue
+        range_words = float(TOKENS_PER_CHUNK * runs[-1]["result"]["cluster"]["chunks_of_range"])
+        machines = Machines(workers, threads, math.inf, 0.0, range_words)
+        n_cores = records.environment_of(runs[-1])["machine"]["cores"]
+        simulated = simulated_here(cost, machines, alone, n_cores)
+        measured = median_of.median(run["result"]["words_per_second"] for run in runs)
+        rows.append(
+            {
+                "how": titled(workers, threads),
+                "simulated, words/s": thousands(simulated),
+                "measured, words/s": thousands(measured),
+                "simulated / measured": number(simulated / measured, 2),
+            }
+        )
+    return table(rows)
+
+
+def simulated_here(cost: Result, machines: Machines, alone: float, n_cores: int) -> float:
+    """Words a second of workers on one machine, whose cores also do the head's work, and are shared
+    where threads are more.
+
+    alone  words a second of one thread without a cluster
+    """
+    uses = np.repeat(cost["uses"], cost["rows"] // len(cost["uses"]))
+    range_words = machines.range_words
+    n_threads = machines.workers * machines.threads
+    shared = cost | {"words_per_second": alone * min(1.0, n_cores / n_threads)}
+    seconds = range_words / alone + seconds_to_merge(cost, machines, uses)
+    return min(words_per_second(shared, machines, uses), n_cores * range_words / seconds)
+
+
+def seconds_to_merge(cost: Costs, machines: Machines, uses: np.ndarray) -> float:
+    """Processor time of the worker and of the head for one merge, at which each worker has trained
+    one range since the last.
+    """
+    n_local = rows_changed(uses, machines.range_words)
+    n_remote = n_local if machines.workers > 1 else 0.0
+    return (
+        n_local * (cost["merged"] + cost["added"])
+        + n_remote * cost["gathered"]
+        + (n_local + n_remote) * cost["row_bytes"] * cost["moved"]
+    )
+
+
 def predicted(records: Records) -> str:
     """Machines of CORES cores each, which merge as often as by default: the share of what they
     would do alone.
@@ -360,12 +565,11 @@ def predicted(records: Records) -> str:
             np.float32
         )
         for nodes in NODES:
-            chunk = distributed_words.TOKENS_PER_CHUNK
             size = ClusterSize(nodes, CORES)
             length = float(
-                chunk
+                TOKENS_PER_CHUNK
                 * distributed_words.chunks_per_range(
-                    None, round(n_words / chunk), PASSES, len(uses), size
+                    None, round(n_words / TOKENS_PER_CHUNK), PASSES, len(uses), size
                 )
             )
             row: dict[str, Any] = {"text": text, "machines": str(nodes)}
@@ -387,11 +591,17 @@ def predicted(records: Records) -> str:
 EXPERIMENT = Experiment(
     name="cluster",
     title="Workers on a cluster beside one machine",
-    choices={"section": ("quality", "time"), "objective": OBJECTIVES},
+    choices={"section": ("quality", "time", "costs"), "objective": OBJECTIVES},
     jobs=jobs,
     measure=measure,
     prepare=prepare,
-    tables={"quality": quality, "time": time, "predicted": predicted},
+    tables={
+        "quality": quality,
+        "time": time,
+        "costs": costs,
+        "checked": checked,
+        "predicted": predicted,
+    },
     plots={},
     settings={
         "corpus": None,
@@ -400,8 +610,18 @@ EXPERIMENT = Experiment(
         "passes": 5,
         "seeds": 3,
         "repetitions": 3,
+        "range_words": 400_000,
+        "ranges": 40,
     },
-    quick={"megabytes": 1.0, "epochs": 1, "passes": 1, "seeds": 1, "repetitions": 1},
+    quick={
+        "megabytes": 1.0,
+        "epochs": 1,
+        "passes": 1,
+        "seeds": 1,
+        "repetitions": 1,
+        "range_words": 20_000,
+        "ranges": 6,
+    },
     packages=("ray",),
     mixed=True,
 )

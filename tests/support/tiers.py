@@ -26,6 +26,7 @@ MARK_OF_MODULE = {
     "eval": "measurements",
     "tests.support.browser": "browser",
     "tests.support.ray_cluster": "ray",
+    "eval.cluster": "ray",
     "sklearn.utils.estimator_checks": "sklearn",
 }
 MARK_OF_TEST_MODULE = {"test_docs": "docs", "test_docs_run": "docs", "test_readme": "docs"}
