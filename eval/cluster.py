@@ -531,7 +531,7 @@ def simulated_here(cost: Result, machines: Machines, alone: float, n_cores: int)
 
     alone  words a second of one thread without a cluster
     """
-    uses = np.repeat(cost["uses"], cost["rows"] // len(cost["uses"]))
+    uses = np.repeat(cost["uses"], round(cost["rows"] / len(cost["uses"])))
     range_words = machines.range_words
     n_threads = machines.workers * machines.threads
     shared = cost | {"words_per_second": alone * min(1.0, n_cores / n_threads)}
