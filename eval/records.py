@@ -36,9 +36,8 @@ class Records:
     The file of `papers-ldgs` begins with measurements from before environments were recorded,
     which have a job and a result alone. Where a job was measured more than once the last time
     counts, but a failure replaces no result. `mixed` says that records of all environments are
-    read; otherwise
-    only those of one: the given one or, of jobs that are alike in what `compared` returns, the
-    newest that has any of them.
+    read; otherwise only those of one: the given one or, of jobs that are alike in what `compared`
+    returns, the newest that has any of them.
     """
 
     def __init__(
