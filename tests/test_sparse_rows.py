@@ -115,9 +115,9 @@ def test_every_number_has_a_slot_and_no_other(n_rows, n_features, has_bias):
         np.testing.assert_array_equal(own_slots, [*expected, *([n_features] * has_bias)])
 
 
-# Labels and features of data whose rows have slots for all features, are read one after another, or
-# sought in.
-SIZES = {"whole": (20, 50), "read": (20, 400), "sought": (4, 2000)}
+# Examples, labels and features of data whose rows have slots for all features, are read one after
+# another, or sought in.
+SIZES = {"whole": (60, 20, 50), "read": (60, 20, 400), "sought": (400, 4, 4000)}
 DRAWN = [  # adversarial noise is drawn as any other
     (name, sampler)
     for name in SPARSE
@@ -143,8 +143,8 @@ def test_sparse_rows_are_dense_ones_masked_to_their_support_step_by_step(
     # A step of its own looks ahead at how far each row moves, which is less for a masked one: then
     # every row has all features.
     is_whole = objective_class.traits.uses_score_gain
-    n_labels, n_features = (4, 8) if is_whole else SIZES[size]
-    data = topics(n=60, n_labels=n_labels, n_features=n_features, several=not is_whole)
+    n, n_labels, n_features = (60, 4, 8) if is_whole else SIZES[size]
+    data = topics(n=n, n_labels=n_labels, n_features=n_features, several=not is_whole)
     sparse = strategy(data, name, "sparse", sampler, optimizer)
     dense = strategy(data, name, "dense", sampler, optimizer)
     bias = np.ones(sparse.n_outputs, dtype=bool)
@@ -154,10 +154,11 @@ def test_sparse_rows_are_dense_ones_masked_to_their_support_step_by_step(
     if not is_whole:
         n_slots = np.diff(sparse.slots.indptr) - 1
         is_part = n_slots < n_features
+        is_sought = n_slots > sparse_rows.LOOK_UP_RATIO * data.features.getnnz(axis=1).max()
         kinds = {
-            "whole": n_slots == n_features,
-            "read": n_slots < 8 * 12,
-            "sought": is_part & (n_slots > 8 * 12),
+            "whole": ~is_part,
+            "read": is_part & ~is_sought,
+            "sought": is_part & is_sought,
         }
         assert kinds[size].any()
     order = np.random.default_rng(1).permutation(len(data))

@@ -25,8 +25,9 @@ from embedx.optimizers.descend import descend_few, row_rate
 
 BLOCK_ROWS = 4096  # number of rows whose sparsity masks are computed at a time
 DENSE_FRACTION = 2  # a row is dense if its mask has at least one feature in DENSE_FRACTION
-# Features of an example are looked up in a row with more than LOOK_UP_RATIO times as many weights.
-LOOK_UP_RATIO = 8
+# Features of an example are looked up in a row with more than LOOK_UP_RATIO times as many weights:
+# as many weights are read in the time of a binary search.
+LOOK_UP_RATIO = 32
 
 
 def slots_by_row(examples: Examples, examples_of_row: Csr, n_features: int, has_bias: bool) -> Csr:
