@@ -175,6 +175,36 @@ def test_a_tree_plan_has_every_label_once(depth, arity):
     np.testing.assert_array_equal(plan.levels[-1].node_of_place, np.arange(n))
 
 
+def test_labels_alone_are_trained_on_examples_that_the_levels_above_assign_to_their_group(
+    monkeypatch,
+):
+    data = topics()
+    prepare = labelwise.LabelwiseTraining.prepare
+    n_levels = 0
+
+    def checked(self, level_number):
+        nonlocal n_levels
+        prepare(self, level_number)
+        t, plan = self.level_plans[level_number]
+        group_of_label = plan.node_above[self.place_of_label[t]]
+        n_matched = 0
+        for i in range(self.n_examples):
+            of_labels = set(group_of_label[data.labels[i]].tolist())
+            group_of_member = np.repeat(np.arange(plan.n_groups), np.diff(self.members.indptr))
+            reached = set(group_of_member[self.members.indices == i].tolist())
+            assert reached >= of_labels
+            n_matched += len(reached - of_labels)
+            if self.is_of_labels(level_number):
+                assert labelwise.MATCHED_NODES <= len(reached)
+                assert len(reached - of_labels) <= labelwise.MATCHED_NODES
+        assert (n_matched > 0) == self.is_of_labels(level_number)
+        n_levels += 1
+
+    monkeypatch.setattr(labelwise.LabelwiseTraining, "prepare", checked)
+    trained(data, weights="tree", leaf_size=8, arity=4)
+    assert n_levels == 3
+
+
 @pytest.mark.parametrize("stop_after", [0, 2, 9])
 def test_an_interrupted_run_resumes_to_the_same_model(tmp_path, stop_after, monkeypatch):
     options = {"weights": "tree", "leaf_size": 8, "arity": 4, "trees": 2}
