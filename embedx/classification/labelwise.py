@@ -45,9 +45,8 @@ from embedx.training.strategy import Strategy, Tally
 
 # Number of examples that are searched in a tree at a time.
 MATCHED_ROWS = 1 << 14
-# Number of likeliest parents of labels that an example reaches, at most the beam. On enwiki-cat, with
-# 10 for nodes of all levels instead, P@3 and P@5 are .004 and .003 lower, P@1 is the same (three
-# seeds), and training takes a third longer.
+# Number of likeliest parents of labels that an example reaches, at most the beam; docs/constants.md
+# compares it with others.
 MATCHED_NODES = 5
 NO_EXAMPLES = Csr(np.zeros(2, int64), np.zeros(0, int32))
 
