@@ -187,10 +187,10 @@ def test_labels_alone_are_trained_on_examples_that_the_levels_above_assign_to_th
         prepare(self, level_number)
         t, plan = self.level_plans[level_number]
         group_of_label = plan.node_above[self.place_of_label[t]]
+        group_of_member = np.repeat(np.arange(plan.n_groups), np.diff(self.members.indptr))
         n_matched = 0
         for i in range(self.n_examples):
             of_labels = set(group_of_label[data.labels[i]].tolist())
-            group_of_member = np.repeat(np.arange(plan.n_groups), np.diff(self.members.indptr))
             reached = set(group_of_member[self.members.indices == i].tolist())
             assert reached >= of_labels
             n_matched += len(reached - of_labels)
