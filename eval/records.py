@@ -31,13 +31,10 @@ class Records:
         run, "ended": when, "sources": hash of embedx's, "eval": hash of the programs that
         measured, "result": what was found}
 
-    Records from before do not have settings, seed and the hash of the programs.
-
-    The file of `papers-ldgs` begins with measurements from before environments were recorded,
-    which have a job and a result alone. Where a job was measured more than once the last time
-    counts, but a failure replaces no result. `mixed` says that records of all environments are
-    read; otherwise only those of one: the given one or, of jobs that are alike in what `compared`
-    returns, the newest that has any of them.
+    Some from before 2026-11-26 have no settings, seed and hash of the programs. Where a job was
+    measured more than once the last time counts, but a failure replaces no result. `mixed` says
+    that records of all environments are read; otherwise only those of one: the given one or, of
+    jobs that are alike in what `compared` returns, the newest that has any of them.
     """
 
     def __init__(
@@ -61,10 +58,10 @@ class Records:
         self.used: dict[str, Record] = {}  # by job, those that were asked for
         records = [line for line in lines if "job" in line]
         if environment is None:
-            newest = {compared(record["job"]): record.get("environment") for record in records}
+            newest = {compared(record["job"]): record["environment"] for record in records}
         for record in records:
             one = environment["id"] if environment else newest[compared(record["job"])]
-            if mixed or record.get("environment") == one:
+            if mixed or record["environment"] == one:
                 self._keep(record)
         if environment and environment not in self.environments:
             self._append({"environment": environment})
@@ -162,12 +159,11 @@ class Records:
     def circumstances(self) -> list[str]:
         """When, on which machine, by which versions and commands, on what data; a line each."""
         records = list(self.by_job.values())
-        old = sum("environment" not in record for record in records)
-        lines = [f"{old} measurements from before machine and time were recorded"] if old else []
+        lines: list[str] = []
         for environment in {
             environment["id"]: environment for environment in self.environments
         }.values():
-            runs = [record for record in records if record.get("environment") == environment["id"]]
+            runs = [record for record in records if record["environment"] == environment["id"]]
             if not runs:
                 continue
             ended = sorted(record["ended"][:16].replace("T", " ") for record in runs)
@@ -198,13 +194,10 @@ class Records:
 
 def states_of(records: Iterable[Record]) -> str:
     """A line that says of how many states of the sources some records are; "" if of one."""
-    counts = Counter(record.get("sources", "") for record in records)
-    n_unknown = counts.pop("", 0)
-    if len(counts) + bool(n_unknown) < 2:
+    counts = Counter(record["sources"] for record in records)
+    if len(counts) < 2:
         return ""
     named = [f"{sources} ({n})" for sources, n in counts.most_common()]
-    if n_unknown:
-        named.append(f"not recorded ({n_unknown})")
     return f"States of embedx's sources, and records of each: {', '.join(named)}."
 
 

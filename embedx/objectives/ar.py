@@ -79,8 +79,8 @@ class AugmentReduce(LocalObjective):
         paper="Ruiz et al. 2018",
         formula="u - z_y - 1 + e^-u (e^z_y + sum_k e^x_k), x_k = z_k - log(m q_k)",
         advice=(
-            "probabilities of a softmax over many classes, each input seen many times; the highest"
-            " held-out likelihood"
+            "probabilities of a softmax over many classes, each input seen many times;"
+            " on text among the highest held-out likelihoods"
         ),
     )
     Settings = SoftmaxAugmentSettings

@@ -51,8 +51,8 @@ class Ldgs(RetrievalObjective):
         ),
         formula=LOSS,
         advice=(
-            "10^5 labels and more, dense features or a hidden layer: trains an example several"
-            " times as fast as the exact loss; the time to a given accuracy gains less"
+            "some 10^5 labels, dense features or a hidden layer: an example takes a fraction of the"
+            " exact loss's time; the time to a given accuracy gains less, or nothing"
         ),
     )
     Settings = LdgsSettings

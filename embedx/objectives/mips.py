@@ -17,7 +17,7 @@ class Mips(RetrievalObjective):
         title="maximum inner product search",
         paper="Yen et al. 2018, algorithm 1; Auvolat et al. 2015",
         formula=LOSS,
-        advice="like ldgs, with one index of whole rows: about twice as fast per example",
+        advice="like ldgs, with one index of whole rows, which is faster per example",
     )
     Settings = SearchSettings
 

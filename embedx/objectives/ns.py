@@ -87,7 +87,7 @@ class NegativeSampling(Objective):
         paper="Mikolov et al. 2013",
         formula="softplus(-z_y) + m E_q[softplus(z_k)]",
         advice=(
-            "word vectors: the fastest measured, the best on similarity with sampled-softmax;"
+            "word vectors: the fastest measured, and among the best on similarity;"
             " overconfident after many epochs"
         ),
     )

@@ -82,8 +82,8 @@ class SampledSoftmax(Objective):
         paper="Jean et al. 2015",
         formula="log sum_k n_k e^x_k - x_y, x_k = z_k - log e_k",
         advice=(
-            "softmax over sampled rows, close to the full softmax with any number of negatives if"
-            " --set keep-hits=yes"
+            "softmax over sampled rows; with --set keep-hits=yes its optimum is that of the full"
+            " softmax, with any number of negatives"
         ),
     )
     Settings = SampledSoftmaxSettings
