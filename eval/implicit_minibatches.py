@@ -25,7 +25,7 @@ from threadpoolctl import threadpool_limits
 
 from embedx.kernels.batch import new_batch
 from embedx.objectives import OBJECTIVES
-from eval import papers_unbiased_softmax as paper
+from eval import papers_unbiased_runs as paper
 from eval.experiment import Experiment, Run
 from eval.page import DASH, mean_and_deviation, table
 from eval.records import Job, Records, Result

@@ -18,8 +18,9 @@ from eval import (
     papers_adversarial as script,
     papers_augment_and_reduce,
     papers_one_vs_each_fits,
+    papers_unbiased_jobs,
     papers_unbiased_published,
-    papers_unbiased_softmax,
+    papers_unbiased_runs,
 )
 from eval.papers_variants import VARIANTS
 from tests.support.eval_setup import (
@@ -65,7 +66,7 @@ def data(tmp_path, monkeypatch):
     for module, cached in (
         (papers_augment_and_reduce, "prepared"),
         (papers_one_vs_each_fits, "load_numbered"),
-        (papers_unbiased_softmax, "prepared"),
+        (papers_unbiased_runs, "prepared"),
     ):
         getattr(module, cached).cache_clear()
     return tmp_path
@@ -134,7 +135,7 @@ def test_unbiased_softmax_is_measured_and_has_a_row_for_each_method(data):
     records = measured("papers-unbiased-softmax", data, *sections, "bibtex")
     tables = experiment_called("papers-unbiased-softmax").tables
     rows = rows_of(tables["bibtex-tuned"](records))
-    assert list(rows) == list(papers_unbiased_softmax.METHODS)
+    assert list(rows) == list(papers_unbiased_jobs.METHODS)
     assert rows["Implicit"]["train log-loss, seed 1 − seed 2"] != "–"
     assert rows_of(tables["bibtex-sums"](records))["0.1"]["ours: Raman"] != "–"
     assert rows_of(tables["bibtex-published"](records))["0.1"]["u from log K: Raman"] != "–"
@@ -151,7 +152,7 @@ def test_unbiased_softmax_is_measured_and_has_a_row_for_each_method(data):
     [
         ("papers-augment-and-reduce", ["mnist", "bibtex", "omniglot", "time", "toy", "why"]),
         ("papers-one-vs-each", ["table-2", "figure-1", "figure-1b", "toy"]),
-        ("papers-unbiased-softmax", papers_unbiased_softmax.TABULATED),
+        ("papers-unbiased-softmax", papers_unbiased_jobs.TABULATED),
     ],
 )
 def test_published_records_are_those_that_resuming_finds(name, measured_sets):
