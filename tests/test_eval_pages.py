@@ -213,7 +213,7 @@ def claims_of_augment_and_reduce():
         default_loses("ar-probit", "accuracy"),
     )
     from_standard = of("bibtex", "ar-probit", **module.FROM_STANDARD[1])
-    yield "the paper, it loses {:.2f}", of("bibtex", "ar-probit") - from_standard
+    yield "the authors' code, it loses {:.2f}", of("bibtex", "ar-probit") - from_standard
     by_iterations = {"start": "random"} | module.by_iterations("ar", "bibtex")
     on_bibtex = of("bibtex", "ar", **by_iterations) - of("bibtex", "ar")
     on_mnist = of("mnist", "ar") - of("mnist", "ar", **module.by_iterations("ar", "mnist"))

@@ -13,8 +13,8 @@ with B = 1). With one label a row it is split conformal prediction (Vovk, Gammer
 and the label is in the set with probability c. One threshold on the probability of the label gives
 the smallest sets on average (Sadinle, Lei & Wasserman 2019), of which some are empty.
 
-The same rows calibrate the probabilities. Coverage is right all the same; with one half of the rows
-for each, it would vary more.
+The same rows calibrate the probabilities, so that the guarantee holds nearly; with one half of the
+rows for each it would hold, and coverage would vary more.
 
 coverage.npy  float64 (2, m)  distinct thresholds, descending to 0; the sum above at each of them, n
                               at the last

@@ -20,8 +20,8 @@ from embedx.errors import EmbedxError, Setting
 from embedx.labeled.data import Labeled, Labels
 from embedx.runtime.progress import Progress
 
-# Fewer groups leave more labels out than new data are likely to have, and more take more time
-# (docs/labels.md).
+# More groups take more time, fewer leave out more labels at once; 5 is a choice
+# (docs/constants.md).
 N_GROUPS = 5
 # After this many labels have been left out, no other group is; labels vary more than their rows.
 ENOUGH_LABELS = 200

@@ -63,8 +63,8 @@ ROOTS = (1.0, 0.5)
 # Exponent, share and root if no rows are held out.
 USUAL = (2.0, 0.25, 1.0)
 # Minimum gain, in standard errors, for `auto` to use neighbours; it is large because it is the gain
-# of the best of many blends. Tenfold cross-validation of the choice is noisier: it misses gains of
-# .005 in P@1 (enwiki-cat).
+# of the best of many blends. Tenfold cross-validation of the choice is noisier: it missed gains of
+# .005 in P@1 (enwiki-cat; explored, not on record).
 MIN_GAIN = 2.0
 # The precisions whose mean is the measure.
 KS = (1, 3, 5)

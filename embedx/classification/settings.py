@@ -206,7 +206,7 @@ class ClassifySettings(TrainingSettings):
         None,
         "rank labels by probability / propensity^X, for ova with sparse weights or a tree; the"
         " propensity is the probability that a label that applies is annotated (Jain et al. 2016);"
-        " 0.75 for a high PSP@k, 1 to estimate all labels that apply; by default"
+        " the higher, the more rare labels count, 1 to estimate all that apply; by default"
         f" {PROPENSITY} for several labels a row or from {MANY_LABELS:,} labels on, if rows are"
         " held out for calibration, else 0",
         at_least=0.0,

@@ -12,7 +12,7 @@ from embedx.text.held_out import MIN_SPANS, USUAL_SHARE
 # Default number of seconds for each run.
 BUDGET = 60.0
 # On text of fewer words that time is dozens of epochs, which overfit: on 5 million words ns did not
-# beat the unigram baseline after 20.
+# beat the unigram baseline after 20 (explored, not on record).
 SHORT_TEXT = 10_000_000
 # Objectives that are compared if none are named, and up to how many labels or words softmax, which
 # scores all of them, is among these.

@@ -30,8 +30,8 @@ MERGES_BY_WORKERS = 14.0
 MIN_MERGES = 20
 # Minimum number of merges with a single worker.
 MIN_MERGES_ALONE = 10
-# Words in a range per row of the tables: merging then takes about a tenth of the time, and the head
-# keeps up with all threads (docs/merging.md).
+# Words in a range per row of the tables, chosen so that merging takes about a tenth of the time and
+# the head keeps up with all threads (explored, not on record).
 WORDS_PER_ROW = 16
 WORDS_PER_ROW_AND_THREAD = 0.5
 # Lower bounds of these, where more merges are needed.

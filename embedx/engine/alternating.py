@@ -1,5 +1,5 @@
-"""Alternating full-gradient steps on all input vectors and on all output vectors; the objective
-never increases.
+"""Alternating full-gradient steps on all input vectors and on all output vectors; no step is kept
+that raises the objective.
 
 A row's gradient is divided by the number of times the row occurs. Frequencies span six orders of
 magnitude: without the division, a step that suits a frequent row would hardly move a rare one. Rows
@@ -86,7 +86,7 @@ class Descent(Strategy):
     """
 
     reports_itself = True
-    is_guarded = False  # no step makes the objective worse
+    is_guarded = False  # a step that raises the objective is undone
 
     def __init__(
         self,

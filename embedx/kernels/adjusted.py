@@ -2,7 +2,7 @@
 interfaces.
 
 CPU seconds that each saves at a first `embedx train` (which takes 16 with all of them) and `embedx
-classify` (12), on a busy machine, two to four runs in turn:
+classify` (12), on a busy machine, two to four runs in turn, not on record:
 
     parts of kernels are inlined, not compiled on their own       `kernel_part`          16
         of these, because they get no machine code                `_PartLibrary`         12 and 6

@@ -1,7 +1,7 @@
 """Sparse rows as text: the XC repository's `N D L` header and `l1,l2 f:v f:v ...` lines, or
 LIBSVM's, without a header.
 
-A compiled kernel parses hundreds of megabytes a second in each thread. It stops at what is no
+A compiled kernel parses the lines, in each thread. It stops at what is no
 feature, and Python explains it.
 """
 

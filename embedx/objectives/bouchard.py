@@ -7,7 +7,7 @@ Bouchard 2007, "Efficient bounds for the softmax function", as in Titsias 2016, 
 with weight 1 for the positive and n / E[n] for the draws, which makes the sum unbiased. The bound
 is tightest where S(alpha) = Σ_k weight_k · σ(z_k - alpha) is 1.
 
-No stochastic version is published. This one keeps alpha per input and takes the step
+We know of no published stochastic version. This one keeps alpha per input and takes the step
     e^alpha <- e^alpha · (1 - rate + rate · S(alpha)),      rate = (1 + n_updates)^-0.9
 along the negative derivative S - 1, scaled by e^alpha, so that a rare class of weight 10⁵ moves
 alpha by the logarithm of that only. The expected step is 0 exactly where S is 1. alpha starts at

@@ -5,8 +5,8 @@ engine does the rest.
     loss, c_k = ∂loss/∂z_k     computed by `coefficients`
     w_k -= lr · c_k · h        h -= lr · Σ_k c_k w_k, done by the engine
 
-An objective has three faces: the loss, which the engine calls; `traits`, which tests check; and
-`about`, which people read.
+An objective has three faces: the loss, which the engine calls; `traits`, most of which tests check;
+and `about`, which people read.
 
 `coefficients` is one compiled function with this signature for every objective, so that one
 compiled engine serves them all by an indirect call:
@@ -135,7 +135,7 @@ class About:
 
 @dataclasses.dataclass(frozen=True)
 class Traits:
-    """Properties of a loss, which `embedx.testing` checks and the engine relies on."""
+    """Properties of a loss, which the engine relies on; `embedx.testing` checks most of them."""
 
     # ---- of the loss
     stable: bool = True  # finite at any score
@@ -190,7 +190,7 @@ class Objective(abc.ABC):
     word_defaults: Options = {}
     large_text_defaults: Options = {}
     # Number of pairs in a block of text for one drawn negative. More pairs per draw save time;
-    # above 15 vectors get worse, and 60 diverges (eval/results/objectives.md).
+    # above 15 vectors got worse, and 60 diverged (explored, not on record).
     pairs_per_draw: float = 7.5
     # Its own settings that only word vectors use, and those that only classification uses.
     word_settings: tuple[str, ...] = ()

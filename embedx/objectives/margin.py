@@ -183,8 +183,8 @@ class Margin(Objective):
         paper="Yen et al. 2018",
         formula="max_c sum_k (c_k (z_k + [k≠y]) - mu/2 c_k^2)",
         advice=(
-            "an exact loss that updates few rows: faster than softmax from some 10^5 labels on;"
-            " it defines no probabilities"
+            "an exact loss that updates few rows: faster than softmax from 200,000 labels on, in"
+            " large batches; it defines no probabilities"
         ),
         words_caution="for labels: on words it gives no probabilities",
     )

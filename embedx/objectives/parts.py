@@ -79,8 +79,8 @@ def best_positive(batch, e, n):
 
 @register_jitable
 def rate(n_updates):
-    """The step size of a state: (1 + n_updates)^-0.9, as in Ruiz et al. 2018; 1 at the first
-    update.
+    """The step size of a state: (1 + n_updates)^-0.9; 1 at the first update. Ruiz et al. 2018 count
+    iterations there, their code epochs.
     """
     return float32((1.0 + n_updates) ** -0.9)
 

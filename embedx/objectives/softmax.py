@@ -50,7 +50,7 @@ class Softmax(Objective):
         title="exact softmax",
         paper="Bridle 1990",
         formula="log sum_k e^z_k - z_y",
-        advice="up to about ten thousand classes: the loss that the others approximate",
+        advice="up to about ten thousand classes: the loss that most others approximate",
     )
     coefficients = staticmethod(coefficients)
     word_defaults = {"block_size": 32, "optimizer": "adagrad", "learning_rate": 0.15}

@@ -91,8 +91,8 @@ class Umax(LocalObjective):
         paper="Fagan & Iyengar 2018",
         formula="u - z_y - 1 + e^-u (e^z_y + sum_k e^x_k), x_k = z_k - log(m q_k)",
         advice=(
-            "like ar, for inputs seen few times: u follows the learning rate, not the number of"
-            " updates"
+            "like ar, but u follows the learning rate, not the number of updates of the input;"
+            " on words less likely than ar"
         ),
     )
     Settings = UmaxSettings

@@ -3,10 +3,10 @@
 Duchi, Hazan & Singer 2011, with a diagonal matrix:
     s += g²
     w -= lr · g / √s
-Keeps an accumulator for each coordinate: tables take twice the memory, and steps about twice the
-time. The first step of a coordinate has length lr whatever its gradient, unless accumulators start
-above 0, as in classification (`--set initial-gradient`): the tiny gradients of absent labels should
-not move their rows far.
+Keeps an accumulator for each coordinate: tables take twice the memory, and steps more time, the
+larger the tables the more. The first step of a coordinate has length lr whatever its gradient,
+unless accumulators start above 0, as in classification (`--set initial-gradient`): the tiny
+gradients of absent labels should not move their rows far.
 """
 
 import numpy as np

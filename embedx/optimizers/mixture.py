@@ -1,6 +1,6 @@
 """The mixture of RMSProp and Adagrad that augment & reduce is trained by.
 
-Ruiz et al. 2018, appendix, after Kucukelbir et al. 2017:
+Ruiz et al. 2018, section 4, after Kucukelbir et al. 2017:
     s  = g²/10 + 9s/10
     w -= lr · g / (1 + √s)
 Keeps a number for each coordinate, like Adagrad. It is an exponential moving average, so that steps
@@ -37,5 +37,6 @@ class Mixture(Optimizer):
     is_ema = True
     decays_at_zero = True
     # Word vectors, 10 MB of Wikipedia, 5 epochs, held-out log-likelihood at 0.02 and 0.04: ar -8.68
-    # and -8.64, umax -8.73 and -9.00, ove -8.81 and -8.87; at 0.04 sgd-double-sum diverges.
+    # and -8.64, umax -8.73 and -9.00, ove -8.81 and -8.87; at 0.04 sgd-double-sum diverges
+    # (explored, not on record).
     rates = {WORDS: 0.02, LABELS: 0.2}

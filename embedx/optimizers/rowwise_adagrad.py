@@ -41,5 +41,6 @@ class RowwiseAdagrad(Optimizer):
     keeps = "per_row"
     accumulate, divisor = accumulate, divisor
     # Labels, P@1 on Bibtex, whose inputs have length 8.3, at 2.5, 8.3 and 25: softmax .591, .619,
-    # .601; ova .490, .606, .631; with a hidden layer of 100 softmax .601, .572, .427.
+    # .601; ova .490, .606, .631; with a hidden layer of 100 softmax .601, .572, .427 (explored, not
+    # on record).
     rates = {WORDS: 1.5, LABELS: 6.0}

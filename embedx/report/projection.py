@@ -14,7 +14,8 @@ METHOD_NAMES = {"tsne": "t-SNE", "pca": "principal components"}
 # scikit-learn's default; it has to be below the number of points.
 PERPLEXITY = 30.0
 # t-SNE's angle, by which distant points are grouped, and its steps. Of 2,000 words, 39.1 of 100
-# nearest neighbours stay neighbours; scikit-learn's .5 and 1,000 keep 39.5, in three times as long.
+# nearest neighbours stayed neighbours; scikit-learn's .5 and 1,000 kept 39.5, in three times as
+# long (explored, not on record).
 ANGLE = 0.8
 N_ITERATIONS = 500
 # With fewer distinct vectors there are no neighbourhoods for t-SNE.

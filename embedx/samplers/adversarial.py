@@ -5,10 +5,10 @@ Bamler & Mandt 2020, "Extreme classification via adversarial softmax approximati
 the tree (`tree`) is reduced to a few `principal_components`. A draw takes O(k log K), and log
 p(label | input) is known for every label: objectives weight draws by it, and negative sampling
 corrects its predictions (eq. 5). Positives may be drawn as well, as theorem 1 requires. The
-gradient of negative sampling has the least variance if p is the distribution of the data (theorem
-2).
+gradient of negative sampling has the highest signal-to-noise ratio if p is the distribution of the
+data (theorem 2).
 
-There are two differences from the authors' code. It splits the labels of a node by the first
+Two differences from the authors' code, among others. It splits the labels of a node by the first
 eigenvector alone; this one alternates, as in the paper. It draws by the tree alone; here a share of
 the draws may be uniform, so that no label's probability is below share / K and no importance weight
 above K / share (defensive importance sampling, Hesterberg 1995).

@@ -136,7 +136,8 @@ def _warm_start(run: WordVectorsRun, objective: str) -> Outcome:
 
     The steps after it take scores as log-probabilities. Therefore what the objective's
     `log_probability` gives to scores of zero is added to the biases: for negative sampling the log
-    of the noise. (10 MB of Wikipedia then start at 8.15 nats a pair instead of 8.73.)
+    of the noise. (10 MB of Wikipedia then started at 8.15 nats a pair instead of 8.73; not on
+    record.)
     """
     shared = {name: getattr(run.config.settings, name) for name in SHARED}
     config = configure(objective, {**shared, "epochs": 1})

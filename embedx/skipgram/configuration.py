@@ -89,7 +89,7 @@ class Configuration:
 
         Where draws estimate the normaliser over all rows not found, the estimate then has less
         variance. 10 MB of Wikipedia, held-out log-likelihood with 128 draws for each block: -8.892
-        by counts to the power of 0.75, -8.877 as kept.
+        by counts to the power of 0.75, -8.877 as kept (explored, not on record).
         """
         return self.collapsed is None and self.objective.traits.has_tail
 

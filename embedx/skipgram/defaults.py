@@ -24,7 +24,7 @@ DEFAULT_OBJECTIVE = "ns"
 DEFAULTS_BY_KIND: dict[str, Record] = {
     TEXT: {},
     SESSIONS: {
-        # Predicts next items better than co-occurrence on all data tried (docs/graphs.md#sessions).
+        # Predicted next items better than co-occurrence on three sets (docs/graphs.md#sessions).
         "objective": "hs",
         "epochs": 10,
         "min_count": 1,

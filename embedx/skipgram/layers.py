@@ -25,7 +25,7 @@ from embedx.skipgram.start import Start
 
 # Defaults for words with n-grams, where the default without them is an optimizer whose rate stops
 # falling: an n-gram is in far more words than one, and the mean moves by the mean of its parts'
-# rates. rowwise-adagrad at 3 has the best similarity and likelihood (eval/results/subwords.md).
+# rates. rowwise-adagrad at 3 was chosen by explorations that are not on record.
 SUBWORD_DEFAULTS = {"optimizer": "rowwise-adagrad", "learning_rate": 3.0, "block_size": 8}
 # Defaults with --collapsed. K/20 is the paper's.
 COLLAPSED_DEFAULTS = {

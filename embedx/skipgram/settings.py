@@ -160,7 +160,7 @@ class CollapsedSettings(Settings):
         has_option=False,
     )
     # One pass instead of five fits what happened to be kept: after 10 iterations on 10 MB of
-    # Wikipedia held-out text has -8.23 instead of -8.13 nats.
+    # Wikipedia held-out text had -8.23 instead of -8.13 nats (explored, not on record).
     count_passes: int = param(
         5,
         "passes over the corpus to count pairs, each with its own subsampling and windows",

@@ -10,8 +10,8 @@ from embedx.runtime.progress import Progress
 from embedx.text.encoded_corpus import EncodedCorpus
 from embedx.text.segmentation import ATTACHED
 
-# Shares of the tokens of a text: news has 2 to 5 % that 40 MB of Wikipedia lack, and 13 % that are
-# known in lower case alone.
+# Shares of the tokens of a text: news had 2 to 5 % that 40 MB of Wikipedia lack, and 13 % that are
+# known in lower case alone (explored, not on record).
 MAX_OF_OTHER_FORM = 0.05
 MAX_UNKNOWN = 0.3
 MARKS = ".,;:!?\"'()\u3001\u3002\uff0c\uff01\uff1f"

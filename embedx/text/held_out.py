@@ -2,12 +2,12 @@
 border that is not used.
 
 Text next to a span reveals its words, because pages have topics: on 100 MB of Wikipedia (pages of
-1,100 words on average) a word with a count of 20 to 100 recurs within 250 tokens 1,100 times as
-often as by chance, 140 times as often at 2,000 tokens, 45 at 4,000, 10 at 8,000, and no more often
-from 16,000 on. Tokens of a border are neither trained on nor scored. 92 % of the excess repetitions
-are nearer than BORDER (95 % for rarer words; 79 % at half of it), which costs 1.9 % of that corpus.
-On less text borders are shorter, at most a twentieth of it together; if that is less than a PIECE
-on each side, they are a tenth of a PIECE of the span itself.
+1,100 words on average; counted once, not on record) a word with a count of 20 to 100 recurs within
+250 tokens 1,100 times as often as by chance, 140 times as often at 2,000 tokens, 45 at 4,000, 10 at
+8,000, and no more often from 16,000 on. Tokens of a border are neither trained on nor scored. 92 %
+of the excess repetitions are nearer than BORDER (95 % for rarer words; 79 % at half of it), which
+costs 1.9 % of that corpus. On less text borders are shorter, at most a twentieth of it together; if
+that is less than a PIECE on each side, they are a tenth of a PIECE of the span itself.
 
 The corpus is divided into as many equal chunks as there are spans, with a span at a random place of
 each chunk. Only the number of tokens and the share determine the spans, so that the same text is
