@@ -237,8 +237,6 @@ def trained(run: Run, objective: str, options: Job, text: str) -> Result:
     diverge is a result.
     """
     model = run.folder / "model"
-    log = run.folder / "log"
-    log.unlink(missing_ok=True)
     typed = as_arguments(options)
     places = [
         "--output",
@@ -246,8 +244,6 @@ def trained(run: Run, objective: str, options: Job, text: str) -> Result:
         "--overwrite",
         "--cache-dir",
         str(run.folder / "tokens"),
-        "--log-json",
-        str(log),
     ]
     command = [
         sys.executable,

@@ -87,7 +87,7 @@ class Runner:
     def request(
         self, objective: str, seed: int, options: Mapping[str, Any], limit: Record
     ) -> RunRequest:
-        """A run that writes its model and its log to the working folder.
+        """A run that writes its model to the working folder.
 
         options  for this objective
         limit    the setting that ends the run
@@ -100,7 +100,6 @@ class Runner:
         return dataclasses.replace(
             request,
             output=self.folder / "model",
-            log_json=self.folder / "log",
             checkpoint_every="0",
             options={**settings, **options},
         )
@@ -183,30 +182,23 @@ def failure(ended: Ended) -> dict[str, Any]:
 
 
 def watched(command: Sequence[str], folder: Path) -> Ended:
-    """How a command ended, with its peak memory up to the end of training, the last log entry.
+    """How a command ended, with its peak memory.
 
     The process is killed on an exception, such as Ctrl-C.
     """
     printed = folder / "printed"
     complaints = folder / "complaints"
-    log = folder / "log"
-    # (time.time(), bytes)
-    memory: list[tuple[float, int]] = []
+    peak = None
     with printed.open("wb") as out, complaints.open("wb") as err:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
         try:
             while process.poll() is None:
-                size = resident_peak(process.pid)
-                if size is not None:
-                    memory.append((time.time(), size))
+                peak = resident_peak(process.pid) or peak
                 time.sleep(SECONDS_BETWEEN_MEASUREMENTS)
         finally:
             process.kill()
             process.wait()
 
-    has_log = log.exists() and log.stat().st_size > 0
-    ended = log.stat().st_mtime if has_log else time.time()
-    peak = max((size for when, size in memory if when <= ended), default=None)
     return Ended(
         process.returncode,
         printed.read_text("utf-8", errors="replace"),

@@ -322,7 +322,7 @@ def evaluate(
     """
     progress = progress or Silent()
     log_p_of = log_probability_of(vectors)
-    temperature = fitted_temperature(log_p_of, calibration, progress)
+    temperature = fitted_temperature(log_p_of, len(vectors), calibration, progress)
     values, calibrated = _log_likelihoods(log_p_of, pairs, temperature, progress)
     times_kept = kept_counts(trained_on(vectors), vectors.settings["sample"])
     return Likelihood(
@@ -404,7 +404,7 @@ def log_probability_of(vectors: WordVectors) -> LogProbability:
 
 
 def fitted_temperature(
-    log_p_of: LogProbability, calibration: HeldOutPairs, progress: Progress
+    log_p_of: LogProbability, n_words: int, calibration: HeldOutPairs, progress: Progress
 ) -> float:
     """The temperature at which the pairs are likeliest; not a number with fewer than
     MIN_CALIBRATION_PAIRS.
@@ -412,9 +412,9 @@ def fitted_temperature(
     if len(calibration.targets) < MIN_CALIBRATION_PAIRS:
         return math.nan
     inputs, row = np.unique(calibration.inputs, axis=0, return_inverse=True)
-    log_p = np.concatenate(
-        [np.maximum(values, MIN_LOG_P).astype(float32) for _, values in log_p_of(inputs)]
-    )
+    log_p = np.empty((len(inputs), n_words), float32)
+    for rows, values in log_p_of(inputs):
+        np.maximum(values, MIN_LOG_P, out=log_p[rows], casting="same_kind")
     n_done = 0
 
     def blocks() -> Iterator[tuple[ndarray, Labels]]:
