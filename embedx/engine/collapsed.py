@@ -21,7 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy import float32, int32, int64, ndarray
+from numpy import float32, int32, int64, ndarray, uint8
 from scipy.sparse import csr_matrix
 
 from embedx.engine.loading import compile_function
@@ -38,6 +38,7 @@ from embedx.text.cooccurrence import Counts
 BLOCK_FLOATS = 1 << 22
 BLOCK_INPUTS = 256  # inputs in a block, where rows are found
 INPUTS, OUTPUTS, NEITHER = range(3)  # the table whose gradient is computed beside the loss
+NOT_CERTAIN, FOUND, TARGET = range(3)  # what a row is to an input, whatever is drawn
 NO_STATE = np.zeros((1, 0), float32)
 
 
@@ -75,6 +76,7 @@ class _Candidates(NamedTuple):
 
     number: ndarray  # int64 (n,): place of the input · n_outputs + row
     times: ndarray  # float64 (n,): how often a row was drawn; 1 for those found and targets
+    is_target: ndarray  # bool (n,): whether it occurs with the input
     is_drawn: ndarray  # bool (n,): whether it was only drawn
 
 
@@ -188,7 +190,7 @@ class FoundRows(AllRows):
         batch = new_batch(n, int(np.diff(offsets).max()))
         batch.z[example, column] = scores(h, example, outputs, row, np.empty(len(row), float32))
         batch.sample_count[example, column] = candidates.times
-        at = np.searchsorted(candidates.number, targets)
+        at = np.flatnonzero(candidates.is_target)
         batch.label[example[at], column[at]] = labels.data
         is_drawn = candidates.is_drawn
         batch.log_expected_count[example[is_drawn], column[is_drawn]] = (
@@ -206,13 +208,18 @@ class FoundRows(AllRows):
         begin = np.arange(len(h))[:, None] * self.n_outputs
         found_rows, n_found, macs = self.find(h)
         is_used = np.arange(found_rows.shape[1]) < n_found[:, None]
-        certain = np.union1d(targets, (begin + found_rows)[is_used])
+        kind = np.full(len(h) * self.n_outputs, NOT_CERTAIN, uint8)
+        kind[(begin + found_rows)[is_used]] = FOUND
+        kind[targets] = TARGET
+        certain = np.flatnonzero(kind)
         drawn, n_drawn = np.unique(begin + self.draw(first, len(h)), return_counts=True)
-        is_new = ~np.isin(drawn, certain)
+        is_new = kind[drawn] == NOT_CERTAIN
         number = np.concatenate((certain, drawn[is_new]))
         times = np.concatenate((np.ones(len(certain), float32), n_drawn[is_new]))
-        order = np.argsort(number)
-        return _Candidates(number[order], times[order], order >= len(certain)), macs
+        order = np.argsort(number, kind="stable")  # merges the two ascending parts
+        number = number[order]
+        is_target = kind[number] == TARGET
+        return _Candidates(number, times[order], is_target, order >= len(certain)), macs
 
 
 def evaluate(

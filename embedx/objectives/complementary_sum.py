@@ -63,7 +63,9 @@ class ComplementarySum(Objective):
         title="complementary sum sampling",
         paper="Botev, Zheng & Barber 2017",
         formula="log(e^z_y + sum_k e^x_k) - z_y, x_k = z_k - log(m q_k)",
-        advice="for comparison: ar without its state; its loss is too low unless many rows are drawn",
+        advice=(
+            "for comparison: ar without its state; its loss is too low unless many rows are drawn"
+        ),
     )
     Settings = SampledSettings
     coefficients = staticmethod(coefficients)
