@@ -77,7 +77,7 @@ STATED = {
     "scale": "1.1 25.0 14.2 7.2",  # of PECOS, and in proportion to it
     "subwords": "",
     "cluster": "0.8 1.05 1.15 0.026",  # what was aimed at, and a second seed
-    "papers-ldgs": "0.1.0 3.11.7",
+    "papers-ldgs": "",
     "graphs": "0.03 0.04 0.06 0.25 0.961",
 }
 

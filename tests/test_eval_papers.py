@@ -285,7 +285,7 @@ def test_generated_data_stand_for_what_is_missing_in_a_trial(workdir, monkeypatc
 def test_a_corpus_or_a_folder_that_is_not_there_is_a_mistake_of_the_user(workdir, monkeypatch):
     for arguments in (["--data", "nowhere"], ["--set", "corpus=nowhere.txt"]):
         with pytest.raises(SystemExit) as ended:
-            command.main(["papers-ldgs", "--only", "next-word", *arguments])
+            command.main(["papers-ldgs", "--only", "next-word", "--results", "r", *arguments])
         assert ended.value.code == 2
 
 
