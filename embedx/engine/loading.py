@@ -56,7 +56,9 @@ def _note_compiling(
     """
     with _compiling:
         if not is_cached([*functions, (kernel, _signature(functions, like))]):
-            progress.note(f"{COMPILING}, once for this version on this machine: 20 seconds or more")
+            progress.note(
+                f"{COMPILING}, once for this version on this machine: usually 10 to 30 seconds"
+            )
         if numba.version_info.short > TESTED:
             _check_numba(progress)
 
