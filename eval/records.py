@@ -243,15 +243,17 @@ def version_of(package: str) -> str | None:
 
 
 def machine() -> dict[str, Any]:
+    """Processor, with family and model on Linux, where some names are those of a whole series."""
     model = platform.processor() or platform.machine()
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
-        names = [
-            line.split(":", 1)[1].strip()
-            for line in cpuinfo.read_text().splitlines()
-            if line.startswith("model name")
-        ]
-        model = names[0] if names else model
+        lines = cpuinfo.read_text().splitlines()
+        about = {
+            name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)
+        }
+        model = about.get("model name", model)
+        if "cpu family" in about:
+            model += f" (family {about['cpu family']}, model {about['model']})"
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return {"cpu": model, "cores": cores, "system": f"{platform.system()} {platform.machine()}"}
 
