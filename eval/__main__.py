@@ -5,6 +5,7 @@ import ast
 import contextlib
 import os
 import re
+import shlex
 import sys
 from collections.abc import Iterator
 from importlib import import_module
@@ -202,13 +203,9 @@ def value_of(text: str) -> object:
 def shown(typed: list[str]) -> str:
     """The command as typed, files by their names alone, without what only says how far to go on."""
     words = [word for word in typed if word not in ("--resume", "--report-only")]
-    return " ".join(
-        [
-            "python -m eval",
-            # of NAME=FILE the value alone
-            *(re.sub(rf"[^={os.sep}]*{os.sep}.*{os.sep}", "", word) for word in words),
-        ]
-    )
+    # of NAME=FILE the value alone
+    words = [re.sub(rf"[^={os.sep}]*{os.sep}.*{os.sep}", "", word) for word in words]
+    return f"python -m eval {shlex.join(words)}"
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Is every objective good at its defaults? Each beside scikit-learn's LinearSVC and
+"""Are objectives good at their defaults? 17 beside scikit-learn's LinearSVC and
 LogisticRegression, on the same rows.
 
 Sections: `tuned`, data on which defaults were chosen, each split into rows to train on and rows to
@@ -405,7 +405,7 @@ def augment_table(records: Records) -> str:
 
 EXPERIMENT = Experiment(
     name="defaults",
-    title="Every objective of classification at its defaults",
+    title="Objectives of classification at their defaults",
     choices={
         "section": (*SECTIONS, AUGMENT),
         "set": tuple(ABOUT),
