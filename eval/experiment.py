@@ -40,7 +40,8 @@ class Experiment:
               added to the page's name
     needs     the data sets (see `eval.datasets`) that the chosen jobs read
     mixed     whether records of several environments stand in one table
-    compared  what jobs have in common that stand in one table; by default all do
+    compared  what jobs have in common that stand in one table, by default all; None for results
+              that do not depend on the machine
     page      the file of the page from the root of the repository, if it does not stand beside the
               published records
     """
@@ -59,7 +60,7 @@ class Experiment:
     publish: Callable[[Records], None] | None = None
     needs: Callable[["Run"], list[str]] = lambda run: []
     mixed: bool = False
-    compared: Callable[[Job], Any] = lambda job: None
+    compared: Callable[[Job], Any] = lambda job: "all"
     page: str | None = None
 
     def page_in(self, results: Path) -> Path:
@@ -68,9 +69,11 @@ class Experiment:
             return ROOT / self.page
         return results / f"{self.name}.md"
 
-    def records_in(self, results: Path) -> Records:
-        """What was measured, in a folder of records."""
-        return Records(results / f"{self.name}.jsonl", mixed=self.mixed, compared=self.compared)
+    def records_in(self, results: Path, environment: dict[str, Any] | None = None) -> Records:
+        """What was measured, in a folder of records; in an environment, if one is given."""
+        return Records(
+            results / f"{self.name}.jsonl", environment, mixed=self.mixed, compared=self.compared
+        )
 
 
 class Run:
@@ -180,9 +183,7 @@ def measure(run: Run, results: Path, command: str, resume: bool) -> None:
         if data_sets:
             facts["data"] = facts.get("data", {"quick": run.quick}) | data_sets
         environment = environment_of(facts, experiment.packages, command)
-        run.records = Records(
-            results / f"{experiment.name}.jsonl", environment, mixed=experiment.mixed
-        )
+        run.records = experiment.records_in(results, environment)
         run.measure(resume)
 
 

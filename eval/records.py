@@ -34,7 +34,8 @@ class Records:
     Some from before 2026-11-26 have no settings, seed and hash of the programs. Where a job was
     measured more than once the last time counts, but a failure replaces no result. `mixed` says
     that records of all environments are read; otherwise only those of one: the given one or, of
-    jobs that are alike in what `compared` returns, the newest that has any of them.
+    jobs that are alike in what `compared` returns, the newest that has any of them. Where it
+    returns None, the result does not depend on the machine, and records of all are read.
     """
 
     def __init__(
@@ -43,7 +44,7 @@ class Records:
         environment: dict[str, Any] | None = None,
         *,
         mixed: bool = False,
-        compared: Callable[[Job], Any] = lambda job: None,
+        compared: Callable[[Job], Any] = lambda job: "all",
     ) -> None:
         self.path, self.mixed = path, mixed
         if path.exists():
@@ -57,11 +58,11 @@ class Records:
         self.by_job: dict[str, Record] = {}
         self.used: dict[str, Record] = {}  # by job, those that were asked for
         records = [line for line in lines if "job" in line]
-        if environment is None:
-            newest = {compared(record["job"]): record["environment"] for record in records}
+        newest = {compared(record["job"]): record["environment"] for record in records}
         for record in records:
-            one = environment["id"] if environment else newest[compared(record["job"])]
-            if mixed or record["environment"] == one:
+            alike = compared(record["job"])
+            one = environment["id"] if environment else newest[alike]
+            if mixed or alike is None or record["environment"] == one:
                 self._keep(record)
         if environment and environment not in self.environments:
             self._append({"environment": environment})
@@ -249,7 +250,8 @@ def machine() -> dict[str, Any]:
     if cpuinfo.exists():
         lines = cpuinfo.read_text().splitlines()
         about = {
-            name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)
+            name.strip(): value.strip()
+            for name, _, value in (line.partition(":") for line in lines)
         }
         model = about.get("model name", model)
         if "cpu family" in about:

@@ -349,8 +349,12 @@ def measure(run: Run, job: Job) -> Result:
     return result
 
 
-def compared(job: Job) -> tuple[Any, ...]:
-    """What the jobs of a table have in common."""
+def compared(job: Job) -> tuple[Any, ...] | None:
+    """What the jobs of a table have in common; None for the quality of vectors, which does not
+    depend on the machine.
+    """
+    if job.get("purpose") == "quality":
+        return None
     return job["kind"], job.get("purpose"), job.get("megabytes"), job.get("tool") == HELP
 
 

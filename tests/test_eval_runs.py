@@ -192,6 +192,22 @@ def test_jobs_that_are_compared_come_from_the_newest_environment_that_has_any_of
     assert records.results(table="b") == [{"value": 3}]
 
 
+def test_results_that_do_not_depend_on_the_machine_come_from_all_environments(tmp_path):
+    path = tmp_path / "raw"
+    made_up(path, [({"score": True, "n": n}, {"value": n}) for n in (1, 2)])
+    made_up(path, [({"score": False, "n": 1}, {"value": 3})])
+    other = environment() | {"id": "f"}
+    for score in (True, False):
+        Records(path, other).add({"score": score, "n": 2}, {"value": 4}, "s")
+
+    def compared(job):
+        return None if job["score"] else "seconds"
+
+    for records in (Records(path, compared=compared), Records(path, other, compared=compared)):
+        assert records.results(score=True) == [{"value": 1}, {"value": 4}]
+        assert records.results(score=False) == [{"value": 4}]
+
+
 # ---- the modules
 
 
