@@ -142,7 +142,7 @@ def word_jobs(run: Run, contender: str) -> Iterator[Job]:
 @functools.lru_cache(maxsize=1)  # one at a time
 def data_of(run: Run, name: str) -> Split:
     both = rows_by_time.components(*papers.load(run.data_folder, name, run.quick))
-    return rows_by_time.halves(*both, min(run.settings.rows, 3 * len(both[0]) // 4))
+    return rows_by_time.split_rows(*both, min(run.settings.rows, 3 * len(both[0]) // 4))
 
 
 def measure(run: Run, job: Job) -> Result:
@@ -152,35 +152,31 @@ def measure(run: Run, job: Job) -> Result:
     contender = CONTENDERS[job["contender"]]
     rate = job.get("rate") or best_rate(run.records, job)
     tried = {"contender": job["contender"], "rate": rate, "penalty": 0.0}
+    options = rows_by_time.options_of(contender, tried, job.get("seed", 1))
+    if job["contender"] not in run.warm:
+        rows_by_time.compile_kernels(contender.objective, options, data.training)
+        run.warm.add(job["contender"])
     if job["what"] == "rows":
-        return after_epochs(contender, tried, job, data)
+        return after_epochs(contender, rate, options | {"epochs": job["epochs"]}, data)
     scored = data.validation if job["what"] == "rate" else data.test
     points = rows_by_time.curve(
-        run,
-        contender,
-        data.training,
-        scored,
-        tried,
-        job["seconds"],
-        job.get("seed", 1),
-        growth=math.inf,
+        contender.objective, options, data.training, scored, job["seconds"], growth=math.inf
     )
     return {"rate": rate, "labels": data.training.n_labels, "points": points}
 
 
-def after_epochs(contender: Contender, tried: Job, job: Job, data: Split) -> Result:
+def after_epochs(contender: Contender, rate: float, options: dict[str, Any], data: Split) -> Result:
     """What is measured on test rows after so many epochs, and their processor time."""
-    options = rows_by_time.options_of(contender, tried, job["seed"]) | {"epochs": job["epochs"]}
     start = time.process_time()
     try:
         with threadpool_limits(1):
             trained = papers.fit(data.training, contender.objective, options)
     except DivergedError:
-        return {"rate": tried["rate"], "points": []}
+        return {"rate": rate, "points": []}
     seconds = time.process_time() - start
-    point = {"seconds": round(seconds, 3), "epochs": float(job["epochs"])}
+    point = {"seconds": round(seconds, 3), "epochs": float(options["epochs"])}
     final_point = point | rows_by_time.measured(trained.classifier, data.test)
-    return {"rate": tried["rate"], "points": [final_point]}
+    return {"rate": rate, "points": [final_point]}
 
 
 def measured_words(run: Run, job: Job) -> Result:
