@@ -483,7 +483,7 @@ def memory(job: Job, files: Files) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as scratch, watched_memory() as peak:
         vectors, _ = run_embedx(job, files[job["file"]], Path(scratch))
         vectors.save(Path(scratch) / "model")
-    matrices = sum(4 * array.shape[0] * array.shape[1] for array in vectors.arrays.values())
+    matrices = sum(4 * array.size for array in vectors.arrays.values())
     vocabulary = sum(map(sys.getsizeof, vectors.words)) + vectors.counts.nbytes
     return {
         "anonymous": peak[0],

@@ -2,6 +2,7 @@
 
 import gzip
 import struct
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -117,6 +118,14 @@ def test_training_by_embedx_is_measured_by_stage(two_topics):
     )
     assert result["training"] > 0
     assert result["total"] == result["before"] + result["training"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc/self/status")
+def test_memory_is_measured_beside_that_of_the_model(two_topics):
+    job = speed.SETTINGS | {"options": {"dim": 10}, "epochs": 1, "threads": 1, "seed": 1}
+    result = speed_process.memory(job | {"file": "text"}, {"text": str(two_topics)})
+    assert result["matrices"] >= 2 * 4 * 10 * result["words"]
+    assert result["anonymous"] > result["vocabulary"] > 0
 
 
 @pytest.mark.parametrize(
