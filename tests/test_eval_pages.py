@@ -49,7 +49,7 @@ def test_every_picture_is_made_and_shown(name):
 # follow from the records by the line that has it below, or be stated here: a setting, a number of
 # the paper's, or an observation without record.
 STATED = {
-    "speed": "0.0001 0.010 1.0",
+    "speed": "0.0001 0.0003 0.010 1.0",
     "speed-classification": "0.005",
     "speed-many-labels": "0.005 5.7 0.25",
     "defaults": ("0.1 0.574 2.69 0.604 1.84 0.614 0.547 0.568 0.533 0.553 0.576 0.597 0.555 0.765"),

@@ -194,8 +194,8 @@ def test_jobs_that_are_compared_come_from_the_newest_environment_that_has_any_of
 
 def test_results_that_do_not_depend_on_the_machine_come_from_all_environments(tmp_path):
     path = tmp_path / "raw"
-    made_up(path, [({"score": True, "n": n}, {"value": n}) for n in (1, 2)])
-    made_up(path, [({"score": False, "n": 1}, {"value": 3})])
+    runs = [({"score": True, "n": n}, {"value": n}) for n in (1, 2)]
+    made_up(path, [*runs, ({"score": False, "n": 1}, {"value": 3})])
     other = environment() | {"id": "f"}
     for score in (True, False):
         Records(path, other).add({"score": score, "n": 2}, {"value": 4}, "s")
