@@ -270,6 +270,18 @@ def test_a_row_of_a_paper_runs_once_its_data_are_there(workdir, monkeypatch):
     assert rows_of(table)["A&R softmax"]["clamped: paper"] == "-4.593"
 
 
+def test_features_of_eurlex_are_divided_by_their_maximum_in_training_rows(workdir, monkeypatch):
+    monkeypatch.delenv("EMBEDX_DATA", raising=False)
+    (workdir / "Eurlex").mkdir()
+    (workdir / "Eurlex" / "eurlex_train.txt").write_text("2 3 2\n0 0:4 1:2\n1 0:1\n")
+    (workdir / "Eurlex" / "eurlex_test.txt").write_text("1 3 2\n0 0:8 2:3\n")
+    papers.load.cache_clear()
+    papers_augment_and_reduce.prepared.cache_clear()
+    training, test = papers_augment_and_reduce.prepared(None, "eurlex-4k")
+    assert training.features.toarray().tolist() == [[1, 1, 0], [0.25, 0, 0]]
+    assert test.features.toarray().tolist() == [[2, 0, 3]]
+
+
 def test_generated_data_stand_for_what_is_missing_in_a_trial(workdir, monkeypatch, capsys):
     monkeypatch.delenv("EMBEDX_DATA", raising=False)
     run = Run(experiment_called("papers-one-vs-each"), [], quick=True)
