@@ -25,6 +25,14 @@ from eval.papers_variants import VARIANTS
 from eval.records import Job
 
 QUICK_ROWS = 500  # of each half, in a trial run
+# Other splits and forms of data sets that papers print numbers of.
+OTHER_FORMS = {
+    "bibtex-xc": "bibtex",
+    "bibtex-mulan": "bibtex",
+    "delicious-mulan": "delicious",
+    "omniglot-28": "omniglot",
+    "omniglot-grey": "omniglot",
+}
 # What is not given, as it was in all records.
 AS_MEASURED: dict[str, Any] = {
     "epochs": 10,
@@ -51,8 +59,18 @@ def load(folder: Path | None, name: str, quick: bool = False) -> tuple[Labeled, 
 
 
 def printed(name: str) -> Any:
-    """The numbers that a paper prints."""
-    return json.loads(Path(__file__).with_name("printed.json").read_text("utf-8"))[name]
+    """The numbers that a paper prints, by data set; those of OTHER_FORMS beside."""
+    numbers = json.loads(Path(__file__).with_name("printed.json").read_text("utf-8"))[name]
+    return with_other_forms(numbers)
+
+
+def with_other_forms(numbers: Any) -> Any:
+    """The numbers, where they are by data set, with those of its other forms too."""
+    if not isinstance(numbers, dict):
+        return numbers
+    filled = {key: with_other_forms(value) for key, value in numbers.items()}
+    forms = {form: filled[name] for form, name in OTHER_FORMS.items() if name in filled}
+    return filled | forms
 
 
 def numbered(

@@ -309,3 +309,19 @@ def test_the_data_of_a_run_are_on_record(workdir):
     assert list(facts) == ["bibtex"]
     assert facts["bibtex"]["recipe"] == "bibtex:lsml"
     assert facts["bibtex"]["bytes"] == 18
+
+
+def test_splits_of_bibtex_are_data_sets_of_their_own():
+    names = ("bibtex", "bibtex-xc", "bibtex-mulan")
+    recipes = [datasets.recipe_of(name, None).name for name in names]
+    assert recipes == ["bibtex:lsml", "bibtex", "bibtex-mulan"]
+
+
+def test_rows_of_a_recipe_without_rows_to_test_on_are_divided(workdir):
+    (workdir / "lshtc" / "wiki-small").mkdir(parents=True)
+    rows = [f"{n % 4},7 {n + 1}:1\n" for n in range(40)]
+    (workdir / "lshtc" / "wiki-small" / "train.txt").write_text("".join(rows))
+    halves = datasets.halves("lshtc-wiki-small", None)
+    assert [len(half) for half in halves] == [30, 10]
+    columns = [half.features.indices.tolist() for half in halves]
+    assert sorted(columns[0] + columns[1]) == list(range(40))
