@@ -16,7 +16,17 @@ QUICK_RATES = [0.1, 1.0]
 LOWER_RATES = [1e-5, 1e-4]
 # Beside the paper's sets EURLex-4.3K, which can be had without a form, stands for its EURLex-4K.
 TABULATED = ("mnist", "bibtex", "eurlex-4.3k")
-SETS = (*TABULATED, "eurlex-4k", "delicious", "wiki10-31k", "amazoncat-13k")
+OTHER_SETS = (
+    "eurlex-4k",
+    "delicious",
+    "wiki10-31k",
+    "amazoncat-13k",
+    "lshtc-wiki-small",
+    "bibtex-xc",
+    "bibtex-mulan",
+    "delicious-mulan",
+)
+SETS = (*TABULATED, *OTHER_SETS)
 SMALL_SETS = ("mnist", "bibtex")
 # where every rate is tried, and on which share of the training rows
 SHARES = {"bibtex": 1.0, "eurlex-4.3k": 0.3}

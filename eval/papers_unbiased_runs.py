@@ -18,8 +18,9 @@ from eval.papers import fit, load, numbered
 from eval.papers_unbiased_jobs import BASELINES, DECAY, METHODS, OTHERS, PUBLISHED, PUBLISHED_M
 from eval.records import Job, Result
 
-# training rows taken at random: as many as the paper has of EURLex and AmazonCat-13K
-ROWS = {"eurlex-4.3k": 15_539, "amazoncat-13k": 100_000}
+# training rows taken at random: as many as the paper has of EURLex, AmazonCat-13K and Wiki-small
+ROWS = {"eurlex-4.3k": 15_539, "amazoncat-13k": 100_000, "lshtc-wiki-small": 90_737}
+MAX_TEST_ROWS = 100_000  # taken at random too
 MAX_FEATURES = 10_000  # the first ones
 # training rows by which curves are drawn, where all would take long
 CURVE_ROWS = {"eurlex-4.3k": 1_500}
@@ -32,15 +33,20 @@ BLOCK_ROWS = 1000
 @functools.lru_cache(maxsize=1)
 def prepared(folder: Path | None, name: str, quick: bool = False) -> tuple[Any, Any]:
     """Training rows and test rows, of length 1: the first label of each, classes that training
-    knows numbered from 0, as many rows as ROWS allows.
+    knows numbered from 0, as many rows as ROWS and MAX_TEST_ROWS allow.
     """
     training, test = (with_few_features(half) for half in load(folder, name, quick))
-    n = ROWS.get(name, len(training))
-    training = training.rows(np.sort(np.random.default_rng(1).permutation(len(training))[:n]))
+    training = some_rows(training, ROWS.get(name, len(training)))
+    test = some_rows(test, MAX_TEST_ROWS)
     return tuple(
         Labeled(unit_rows(half.features), half.labels, half.n_labels)
         for half in numbered(training, test)
     )
+
+
+def some_rows(data: Labeled, n: int) -> Labeled:
+    """At most n rows, chosen at random, in their order."""
+    return data.rows(np.sort(np.random.default_rng(1).permutation(len(data))[:n]))
 
 
 def with_few_features(data: Labeled) -> Labeled:

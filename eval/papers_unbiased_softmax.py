@@ -56,6 +56,10 @@ EXPERIMENT = Experiment(
             for name in TABULATED
             for at in ("tuned", "paper")
         },
+        **{
+            f"other-sets-{at}": functools.partial(tables.other_results, at)
+            for at in ("tuned", "paper")
+        },
         "doubled": tables.doubled,
         "relative": tables.relative,
         **{f"{called(name)}-sums": functools.partial(tables.two_sums, name) for name in SHARES},

@@ -9,14 +9,15 @@ from eval.papers_unbiased_jobs import (
     FROM_LOG_K,
     KINDS,
     METHODS,
+    OTHER_SETS,
     PAPER,
     PAPER_RATES,
     PUBLISHED,
     RELATIVE,
+    SETS,
     SHARES,
     SMALL_SETS,
     SWEPT,
-    TABULATED,
     UNCAPPED_RATES,
     VARIED,
     as_published,
@@ -57,6 +58,22 @@ def beside(what: str, paper: float | None, ours: float | None) -> dict[str, str]
 
 def results(name: str, at: str, records: Records) -> str:
     """A set's table: every method at our tuned rate, or at the paper's."""
+    return table(rows_of_results(name, at, records))
+
+
+def other_results(at: str, records: Records) -> str:
+    """The same of the sets without a table of their own."""
+    return table(
+        [
+            {"data": name} | row
+            for name in OTHER_SETS
+            for row in rows_of_results(name, at, records)
+        ]
+    )
+
+
+def rows_of_results(name: str, at: str, records: Records) -> list[dict[str, str]]:
+    """A row for each method that was measured."""
     rows = []
     for method in METHODS:
         rate = tuned(records, name, method) if at == "tuned" else PAPER_RATES[name][method]
@@ -76,7 +93,7 @@ def results(name: str, at: str, records: Records) -> str:
             noise = None if first is None or second is None else abs(first - second)
             row["train log-loss, seed 1 − seed 2"] = shown(noise)
         rows.append(row)
-    return table(rows)
+    return rows
 
 
 def doubled(records: Records) -> str:
@@ -227,7 +244,7 @@ def beside_baselines(records: Records) -> str:
     over the seeds there are, and half their range.
     """
     rows = []
-    for name in TABULATED:
+    for name in SETS:
         for method in ("IS", "U-max", "Implicit", *BASELINES):
             rate = tuned(records, name, method)
             jobs = [one(records, name, method, rate, seed=seed) for seed in BASELINE_SEEDS]
@@ -255,10 +272,12 @@ def middle_and_range(values: list[float | None]) -> str:
 def plot_epochs(records: Records) -> Any:
     """Figure 1."""
     panels = []
-    for name in TABULATED:
+    for name in SETS:
         runs = {
             m: records.get(one(records, name, m, tuned(records, name, m))) or {} for m in METHODS
         }
+        if not any(runs.values()):
+            continue
         curves = {
             m: [p for p in result.get("curve", []) if p[1] is not None and p[1] < 100]
             for m, result in runs.items()
@@ -268,7 +287,7 @@ def plot_epochs(records: Records) -> Any:
             for m, curve in curves.items()
         ]
         panels.append((lines, {"title": name, "xlabel": "epochs", "yscale": "log"}))
-    return plotted(12, 3.6, panels, ylabel="train log-loss")
+    return plotted(4 * len(panels), 3.6, panels, ylabel="train log-loss") if panels else None
 
 
 def plot_rates(records: Records) -> Any:
