@@ -1,4 +1,4 @@
-"""Data sets of the tables that are built from public repositories: `python -m eval data NAME`.
+"""Data sets of the tables that are built from public sources: `python -m eval data NAME`.
 
     eurlex-4.3k   laws of the European Union and their EUROVOC concepts, as XC files
     enwiki-cat    pages of the English Wikipedia of July 2019 and their categories, as XC files
@@ -7,9 +7,11 @@
                   bookmarks and web pages with tags, in the split of mulan
     omniglot-grey drawings of characters, reduced to 28 x 28 grey values
     omniglot-28   those of Burda et al. 2016
+    20-newsgroups-counts
+                  messages by newsgroup, as counts of words
 
 What is built is compared with the data that the tables were measured on, or that was built before;
-the two of Omniglot with nothing yet.
+those of Omniglot and the newsgroups with nothing yet.
 """
 
 import argparse
@@ -22,10 +24,12 @@ from pathlib import Path
 
 from embedx.errors import DataError
 from embedx.runtime.atomic import replacing
-from embedx.text.recipes import data_folder
+from embedx.text.fetch import fetch
+from embedx.text.recipes import Recipe, data_folder
 from eval import (
     data_eurlex as eurlex,
     data_mulan as mulan,
+    data_newsgroups as newsgroups,
     data_omniglot as omniglot,
     data_wikipedia as wikipedia,
 )
@@ -138,7 +142,18 @@ def build_burda(git: Path, folder: Path) -> list[Path]:
     return _write_drawings(folder, *omniglot.burda_parts(content))
 
 
-BUILDERS: dict[str, tuple[Repository, Callable[[Path, Path], list[Path]]]] = {
+def build_newsgroups(archive: Path, folder: Path) -> list[Path]:
+    """The files of 20 newsgroups as counts of words."""
+    parts, names = newsgroups.parts_of(archive)
+    n_words = newsgroups.n_words_of(parts)
+    paths = [
+        _write(folder / f"{part}.txt.gz", newsgroups.xc_lines(messages, n_words, len(names)))
+        for part, messages in parts.items()
+    ]
+    return [*paths, _write_label_names(folder, names)]
+
+
+BUILDERS: dict[str, tuple[Repository | Recipe, Callable[[Path, Path], list[Path]]]] = {
     "eurlex-4.3k": (eurlex.EURLEX57K, build_eurlex),
     "enwiki-cat": (wikipedia.WIKIPEDIA, build_categories),
     "enwiki-text": (wikipedia.WIKIPEDIA, build_text),
@@ -146,6 +161,7 @@ BUILDERS: dict[str, tuple[Repository, Callable[[Path, Path], list[Path]]]] = {
     "delicious-mulan": (mulan.DELICIOUS, partial(build_mulan, repository=mulan.DELICIOUS)),
     "omniglot-grey": (omniglot.OMNIGLOT, build_omniglot),
     "omniglot-28": (omniglot.BURDA, build_burda),
+    "20-newsgroups-counts": (newsgroups.ARCHIVE, build_newsgroups),
 }
 
 
@@ -161,22 +177,32 @@ def main(arguments: list[str]) -> None:
     )
     parser.add_argument("name", choices=BUILDERS)
     parser.add_argument(
-        "--source", type=Path, help="git directory of a clone; by default it is cloned"
+        "--source",
+        type=Path,
+        help="git directory of a clone, or the archive; by default it is cloned or downloaded",
     )
     parser.add_argument(
         "--to", type=Path, help="folder for the data set; by default where recipes find it"
     )
     options = parser.parse_args(arguments)
-    repository, build = BUILDERS[options.name]
+    source, build = BUILDERS[options.name]
     to = options.to or data_folder()
-    git = options.source or local_copy(repository, to / "repositories")
+    original = options.source or _original(source, to)
     say(f"building {options.name} in {to}")
-    for path in build(git, to / options.name):
+    for path in build(original, to / options.name):
         if options.name in EXPECTED:
             check(path, EXPECTED[options.name][path.name])
         print(path)
     if options.name not in EXPECTED:
         say("no checksums are known that it could be compared with")
+
+
+def _original(source: Repository | Recipe, to: Path) -> Path:
+    """What a data set is built from, cloned or downloaded unless it is there."""
+    if isinstance(source, Repository):
+        return local_copy(source, to / "repositories")
+    say(f"downloading {source.urls[0]}")
+    return fetch(source, to)[0]
 
 
 def check(path: Path, expected: str) -> None:

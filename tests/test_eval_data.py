@@ -4,6 +4,7 @@ import gzip
 import io
 import json
 import subprocess
+import tarfile
 import zipfile
 from dataclasses import replace
 
@@ -224,6 +225,34 @@ def test_rows_of_mulan_that_are_not_sparse_are_refused():
     attributes = data_mulan.attributes_of(ARFF, data_mulan.label_names(XML))
     with pytest.raises(DataError):
         list(data_mulan.xc_lines("@data\n1,0,1,0\n", attributes))
+
+
+# ---- 20 newsgroups
+
+
+def test_messages_become_rows_of_counts_with_as_many_features_as_both_parts_have(tmp_path):
+    files = {
+        "train.data": "1 1 2\n1 3 1\n3 2 5\n",
+        "train.label": "1\n2\n2\n",
+        "train.map": "alt.atheism 1\nsci.space 2\n",
+        "test.data": "1 4 1\n",
+        "test.label": "2\n",
+        "test.map": "alt.atheism 1\nsci.space 2\n",
+    }
+    archive = tmp_path / "x.tgz"
+    with tarfile.open(archive, "w:gz") as packed:
+        for name, content in files.items():
+            member = tarfile.TarInfo(f"20news-bydate/matlab/{name}")
+            member.size = len(content)
+            packed.addfile(member, io.BytesIO(content.encode()))
+    data.main(["20-newsgroups-counts", "--source", str(archive), "--to", str(tmp_path)])
+    train, test, names = (
+        unpacked(tmp_path / "20-newsgroups-counts" / name)
+        for name in ("train.txt.gz", "test.txt.gz", "labels.tsv.gz")
+    )
+    assert train == "3 4 2\n0 0:2 2:1\n1 \n1 1:5\n"
+    assert test == "1 4 2\n1 3:1\n"
+    assert names == "0\talt.atheism\n1\tsci.space\n"
 
 
 # ---- Omniglot

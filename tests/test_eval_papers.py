@@ -87,11 +87,11 @@ def measured(name, data, *only, folder=None):
 
 def test_one_vs_each_is_measured_and_its_tables_hold_the_order_of_bounds(data):
     sections = ("table-2", "figure-1", "figure-1b", "figure-3", "stopped", "splits")
-    records = measured("papers-one-vs-each", data, *sections, "bibtex")
+    records = measured("papers-one-vs-each", data, *sections, "bibtex", "mnist")
     tables = experiment_called("papers-one-vs-each").tables
     rows = tables["table-2"](records).splitlines()[2:]
     assert [row.split(" | ")[1] for row in rows][-1] == "OVE-SGD"
-    assert len(rows) == 7
+    assert len(rows) == 7 + 4
     assert float(rows_of(tables["figure-1"](records))["OVE"]["largest difference"]) < 1e-3
     assert tables["toy"](records) == "Not measured."
     in_the_plane = rows_of(tables["figure-1b"](records))
@@ -101,13 +101,28 @@ def test_one_vs_each_is_measured_and_its_tables_hold_the_order_of_bounds(data):
     )
     assert likelihood > ove > bouchard
     assert in_the_plane["SOFT"]["plane decided otherwise than by SOFT"] == "0.0 %"
-    assert len(tables["figure-3"](records).splitlines()) == 2 + 4
+    assert len(tables["figure-3"](records).splitlines()) == 2 + 2 * 4
     assert "at a tenth of the tolerance" in tables["stopped"](records)
     assert len(rows_of(tables["splits"](records))) == 2 + 4
     plots = experiment_called("papers-one-vs-each").plots
     assert plots["-plane"](records) is not None
     assert plots["-evolution"](records) is not None
     assert plots[""](records) is None  # the toy was not measured
+
+
+def test_one_vs_each_of_a_single_data_set_needs_no_other():
+    experiment = experiment_called("papers-one-vs-each")
+    for name in (*papers_one_vs_each_fits.DATA, papers_one_vs_each_fits.LARGE):
+        assert experiment.needs(Run(experiment, [name], quick=True)) == [name]
+
+
+def test_one_vs_each_by_sgd_of_the_large_set_has_an_error_by_either_reading_of_its_rate(tmp_path):
+    papers.load.cache_clear()
+    papers_one_vs_each_fits.load_numbered.cache_clear()
+    records = measured("papers-one-vs-each", None, "large", folder=tmp_path)
+    table = rows_of(experiment_called("papers-one-vs-each").tables["large"](records))
+    assert list(table) == list(papers_one_vs_each_fits.LARGE_GRADIENTS)
+    assert {row["error: paper"] for row in table.values()} == {"0.531"}
 
 
 def test_a_label_that_training_never_saw_is_a_mistake_and_left_out_of_nlpd():
@@ -152,7 +167,7 @@ def test_unbiased_softmax_is_measured_and_has_a_row_for_each_method(data):
     ("name", "measured_sets"),
     [
         ("papers-augment-and-reduce", ["mnist", "bibtex", "omniglot", "time", "toy", "why"]),
-        ("papers-one-vs-each", ["table-2", "figure-1", "figure-1b", "toy"]),
+        ("papers-one-vs-each", ["table-2", "figure-1", "figure-1b", "toy", "bibtex", "mnist"]),
         ("papers-unbiased-softmax", papers_unbiased_jobs.TABULATED),
     ],
 )
