@@ -6,6 +6,8 @@ beside rows found by search.
     faces-100k   100,000 identities and 512 features, other objectives beside them
     faces-600k   600,000
     documents    EURLex-4.3K with a hidden layer: P@1, 3 and 5 against time
+    wikilshtc-325k
+                 the same on the paper's data
     speed        time per example with 200,000 and more labels, once the rows are trained
     words        skip-gram on the collapsed objective: held-out likelihood against time and
                  multiply-adds
@@ -142,8 +144,8 @@ def jobs(run: Run) -> Iterator[Job]:
 def needs(run: Run) -> list[str]:
     """The data sets of the chosen sections; a text may be named by --set instead."""
     sections = run.chosen("section")
-    names = []
-    if {"documents", "messages-documents"} & {*sections}:
+    names = [data for section, task in TASKS.items() if section in sections and (data := task.data)]
+    if "messages-documents" in sections:
         names.append("eurlex-4.3k")
     of_text = {"next-word", "words", "growth", "messages-next-word"}
     if of_text & {*sections} and not run.settings.corpus:
@@ -253,9 +255,11 @@ def data_of(run: Run, name: str, n_labels: int = 0) -> sources.Data:
         return sources.faces(settings.identities)
     if n_labels:
         return sources.documents(*settings.documents[:2], n_labels)
-    if run.quick and not datasets.is_here("eurlex-4.3k", run.data_folder):
+    data = TASKS[name].data
+    assert data is not None
+    if run.quick and not datasets.is_here(data, run.data_folder):
         return sources.documents(*settings.documents, n_test=200)
-    return sources.eurlex(run.data_folder, run.quick)
+    return sources.real_documents(run.data_folder, data, run.quick)
 
 
 def warm_up(data: Any, objective: str, options: dict[str, Any]) -> None:

@@ -1,9 +1,9 @@
 """The data of papers_ldgs.py: the next word of a text, faces and documents that are made up,
-EURLex-4.3K.
+EURLex-4.3K and WikiLSHTC.
 
-The paper's own MegaFace and WikiLSHTC are not to be had everywhere. Faces have MegaFace's shape,
-the made-up documents that of WikiLSHTC; their difficulty is stated where it is set. Next words and
-EURLex are genuine.
+The paper's own MegaFace is not to be had any more, and WikiLSHTC not everywhere. Faces have
+MegaFace's shape, the made-up documents that of WikiLSHTC; their difficulty is stated where it is
+set. Next words, EURLex and WikiLSHTC are genuine.
 """
 
 import gzip
@@ -286,5 +286,11 @@ def documents(n: int, n_words: int, n_labels: int, n_test: int = 0) -> Data:
     return Data(everything.rows(np.arange(n)), everything.rows(np.arange(n, n + n_test)), start)
 
 
-def eurlex(folder: Path | None, quick: bool) -> Data:
-    return Data(*load(folder, "eurlex-4.3k", quick))
+def real_documents(folder: Path | None, name: str, quick: bool) -> Data:
+    """The documents of a data set, as rows of length 1."""
+    return Data(
+        *(
+            Labeled(unit_rows(half.features), half.labels, half.n_labels)
+            for half in load(folder, name, quick)
+        )
+    )

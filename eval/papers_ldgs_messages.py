@@ -132,7 +132,7 @@ def documents(run: Run, n_rows: int) -> sources.Data:
     """So many training rows of EURLex-4.3K; made-up ones in a trial without it."""
     if run.quick and not datasets.is_here("eurlex-4.3k", run.data_folder):
         return sources.documents(n_rows, 1_000, 100, n_test=100)
-    data = sources.eurlex(run.data_folder, run.quick)
+    data = sources.real_documents(run.data_folder, "eurlex-4.3k", run.quick)
     kept = np.random.default_rng(1).permutation(len(data.training))[:n_rows]
     return sources.Data(data.training.rows(kept), data.test)
 

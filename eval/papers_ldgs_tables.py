@@ -184,6 +184,7 @@ def accuracy_target(
 
 
 BEST_BATCH = "margin, best batch"
+PAPERS_OWN = "wikilshtc-325k"  # our targets are of other data
 SPEED_TARGETS = (
     # section, labels, contender, factor, promise
     (
@@ -208,6 +209,8 @@ def targets(records: Records) -> str:
     """A row for each target."""
     rows = [speed_target(records, *arguments) for arguments in SPEED_TARGETS]
     for section, task in TASKS.items():
+        if section == PAPERS_OWN:
+            continue
         near = f"{section}: `ldgs` ends within 1 % of exact `margin` in {task.measure}"
         rows.append(accuracy_target(records, section, BEST_BATCH, 0.99, near))
         higher = f"{section}: `ldgs` ends higher than `mips`, which looks at as many rows"
