@@ -64,11 +64,7 @@ def results(name: str, at: str, records: Records) -> str:
 def other_results(at: str, records: Records) -> str:
     """The same of the sets without a table of their own."""
     return table(
-        [
-            {"data": name} | row
-            for name in OTHER_SETS
-            for row in rows_of_results(name, at, records)
-        ]
+        [{"data": name} | row for name in OTHER_SETS for row in rows_of_results(name, at, records)]
     )
 
 

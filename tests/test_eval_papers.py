@@ -249,6 +249,19 @@ def test_one_data_set_from_its_search_to_its_table(tmp_path, monkeypatch):
     assert script.results("categories", run.records) == "Not measured."
 
 
+def test_the_paper_s_own_data_of_adversarial_noise_have_its_rates_and_numbers(tmp_path):
+    papers.load.cache_clear()
+    script.data_of.cache_clear()
+    records = measured("papers-adversarial", None, "eurlex-4k", folder=tmp_path)
+    jobs = [record["job"] for record in records.find(data="eurlex-4k")]
+    assert [(job["contender"], job["rate"], job["penalty"]) for job in jobs] == [
+        ("softmax", 0.3, 0.0003),
+        ("uniform", 0.003, 0.0003),
+    ]
+    assert "0.336" in script.published(records)
+    assert script.published_settings("amazon-670k", "ove")["penalty"] == 2.04e-7
+
+
 PAPERS = [name for name in EXPERIMENTS if name.startswith("papers-")]
 
 
