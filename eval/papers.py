@@ -73,6 +73,11 @@ def with_other_forms(numbers: Any) -> Any:
     return filled | forms
 
 
+def some_rows(data: Labeled, n: int) -> Labeled:
+    """At most n rows, chosen at random, in their order."""
+    return data.rows(np.sort(np.random.default_rng(1).permutation(len(data))[:n]))
+
+
 def numbered(
     *parts: Any, rule: str = "first", scale: float = 1, keeps_unknown: bool = False
 ) -> list[Any]:

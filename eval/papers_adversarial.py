@@ -251,15 +251,11 @@ def published_rows(run: Run, name: str) -> Split:
     no validation rows, for rates are the paper's.
     """
     training, test = papers.load(run.data_folder, name, run.quick)
-    halves = components(training, some_rows(test, MAX_TEST_ROWS))
+    halves = components(training, papers.some_rows(test, MAX_TEST_ROWS))
     training, test = papers.numbered(*halves, rule="lowest-id")
-    training, test = papers.numbered(some_rows(training, PUBLISHED[name].rows), test)
+    training = papers.some_rows(training, PUBLISHED[name].rows)
+    training, test = papers.numbered(training, test)
     return Split(training, None, test)
-
-
-def some_rows(data: Any, n: int) -> Any:
-    """At most n rows, chosen at random, in their order."""
-    return data.rows(np.sort(np.random.default_rng(1).permutation(len(data))[:n]))
 
 
 def components(training: Any, test: Any) -> list[Any]:
@@ -488,16 +484,17 @@ def published(records: Records) -> str:
             runs = [result for result in results_of_name.get(contender, []) if result["points"]]
             if not runs:
                 continue
+            newest = runs[-1]
             row = {
                 "data": name,
                 "contender": f"`{contender}`",
-                "rate": f"{runs[0]['rate']:g}",
-                "penalty": f"{runs[0]['penalty']:g}",
+                "rate": f"{newest['rate']:g}",
+                "penalty": f"{newest['penalty']:g}",
             }
             for what, digits in (("accuracy", 3), ("log-likelihood", 2)):
-                ours = highest(runs, what)[0]
+                (ours,) = highest([newest], what)
                 row |= beside(f"highest {what}", printed.get(what), ours, digits)
-            end = runs[0]["points"][-1]
+            end = newest["points"][-1]
             row["epochs"] = number(end["epochs"], 0)
             row["hours"] = number(end["seconds"] / 3600, 1)
             rows.append(row)

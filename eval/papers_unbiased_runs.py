@@ -14,7 +14,7 @@ from embedx.labeled.data import Labeled
 from embedx.labeled.scaling import unit_rows
 from eval import papers_unbiased_published
 from eval.experiment import Run
-from eval.papers import fit, load, numbered
+from eval.papers import fit, load, numbered, some_rows
 from eval.papers_unbiased_jobs import BASELINES, DECAY, METHODS, OTHERS, PUBLISHED, PUBLISHED_M
 from eval.records import Job, Result
 
@@ -42,11 +42,6 @@ def prepared(folder: Path | None, name: str, quick: bool = False) -> tuple[Any, 
         Labeled(unit_rows(half.features), half.labels, half.n_labels)
         for half in numbered(training, test)
     )
-
-
-def some_rows(data: Labeled, n: int) -> Labeled:
-    """At most n rows, chosen at random, in their order."""
-    return data.rows(np.sort(np.random.default_rng(1).permutation(len(data))[:n]))
 
 
 def with_few_features(data: Labeled) -> Labeled:
