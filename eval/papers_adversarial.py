@@ -589,6 +589,8 @@ def plot(records: Records) -> Any:
     """
     from matplotlib.figure import Figure
 
+    if not any(curves(records, name) for name in DATA):
+        return None
     picture = Figure(figsize=(4.2 * len(DATA), 6), dpi=70, layout="constrained")
     panels = picture.subplots(2, len(DATA), squeeze=False, sharex="col")
     for column, name in enumerate(DATA):

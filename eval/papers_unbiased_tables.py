@@ -299,6 +299,8 @@ def plot_rates(records: Records) -> Any:
             known = [(rate, loss) for rate, loss in points if loss is not None and loss < 1e4]
             style = {"ls": "--" if "Raman" in method else "-", "marker": ".", "label": method}
             lines.append(([rate for rate, _ in known], [loss for _, loss in known], style))
+        if not any(rates for rates, _, _ in lines):
+            continue
         about = {
             "title": f"{name}, share {share:g} of the rows",
             "xlabel": "learning rate",
@@ -306,4 +308,8 @@ def plot_rates(records: Records) -> Any:
             "yscale": "log",
         }
         panels.append((lines, about))
-    return plotted(10, 3.8, panels, ylabel=f"train log-loss after {epochs_of(records)} epochs")
+    if not panels:
+        return None
+    return plotted(
+        5 * len(panels), 3.8, panels, ylabel=f"train log-loss after {epochs_of(records)} epochs"
+    )

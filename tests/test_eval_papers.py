@@ -163,6 +163,16 @@ def test_unbiased_softmax_is_measured_and_has_a_row_for_each_method(data):
     )
 
 
+def test_unbiased_softmax_of_another_data_set_has_rows_and_no_picture_of_rates(tmp_path):
+    for cached in (papers.load, papers_unbiased_runs.prepared):
+        cached.cache_clear()
+    only = ("full", "lshtc-wiki-small", "Implicit")
+    records = measured("papers-unbiased-softmax", None, *only, folder=tmp_path)
+    experiment = experiment_called("papers-unbiased-softmax")
+    assert "| lshtc-wiki-small | Implicit |" in experiment.tables["other-sets-paper"](records)
+    assert experiment.plots["-rates"](records) is None
+
+
 @pytest.mark.parametrize(
     ("name", "measured_sets"),
     [
@@ -259,6 +269,7 @@ def test_the_paper_s_own_data_of_adversarial_noise_have_its_rates_and_numbers(tm
         ("uniform", 0.003, 0.0003),
     ]
     assert "0.336" in script.published(records)
+    assert script.plot(records) is None
     assert script.published_settings("amazon-670k", "ove")["penalty"] == 2.04e-7
 
 
