@@ -252,7 +252,9 @@ def test_one_data_set_from_its_search_to_its_table(tmp_path, monkeypatch):
         assert len(seeds) == 2
         for seed in seeds:
             assert (seed["rate"], seed["penalty"]) == (best["rate"], best["penalty"])
-            assert seed["points"][-1]["accuracy"] > 0.05  # guessing has 0.003
+            # its end may be lower, by a rate that was best in a shorter run
+            (highest,) = script.highest([seed], "accuracy")
+            assert highest > 0.05  # guessing has 0.003
             seconds = [one["seconds"] for one in seed["points"]]
             assert seconds == sorted(seconds)
     assert set(rows_of(script.results("eurlex", run.records))) == {"uniform", "adversarial"}
