@@ -393,7 +393,7 @@ def mean_log_probability(log_p_of: LogProbabilities, pairs: HeldOutPairs) -> flo
 
 
 def prepare(run: Run) -> dict[str, Any]:
-    return {"corpus": corpus.unpacked(run)}
+    return {"corpus": corpus.unpacked(run, pools_pairs=False)}
 
 
 def needs(run: Run) -> list[str]:

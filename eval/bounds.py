@@ -472,7 +472,9 @@ EXPERIMENT = Experiment(
     settings=FULL,
     quick=QUICK,
     prepare=lambda run: (
-        {"corpus": corpus.unpacked(run)} if WORDS in run.chosen("data") else {"data": {}}
+        {"corpus": corpus.unpacked(run, pools_pairs=False)}
+        if WORDS in run.chosen("data")
+        else {"data": {}}
     ),
     needs=lambda run: [EURLEX] if EURLEX in run.chosen("data") else [],
     jobs=jobs,

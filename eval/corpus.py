@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from eval import datasets
+from eval import datasets, word_tests
 from eval.experiment import Run, stop
 
 # words a line in the copy for tools that read by line; fastText cuts lines at 1024, gensim's at
@@ -29,7 +29,11 @@ NEWS = "one-billion-word:heldout"
 
 
 def of(run: Run) -> Path:
-    """The corpus that was named, or the one among the data."""
+    """The corpus that was named, or the one among the data; the generated text that `unpacked`
+    writes where that stands for it.
+    """
+    if is_generated(run):
+        return run.folder / "text"
     if not run.settings.corpus:
         return datasets.text(run.data_folder)
     file = Path(run.settings.corpus)
@@ -38,10 +42,15 @@ def of(run: Run) -> Path:
     return file
 
 
-def unpacked(run: Run) -> dict[str, Any]:
+def unpacked(run: Run, pools_pairs: bool = True) -> dict[str, Any]:
     """Write `text`, the corpus unpacked, and `tiny`, a little of it, to the run's folder; what is
     to be known of it.
+
+    pools_pairs  whether vectors of its words get a pooled similarity, for which a full run has to
+                 have the word pairs
     """
+    if pools_pairs:
+        word_tests.check_pairs(run)
     text = run.folder / "text"
     tiny = run.folder / "tiny"
     if is_generated(run):

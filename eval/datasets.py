@@ -1,8 +1,9 @@
 """The data sets of the experiments, by name: where they lie, what is missing and how to get it, and
 what stands for them in a trial run where they are not there.
 
-A data set is that of a recipe of its name. In the folder of --data it lies in `xc`, a text in
-`corpora`.
+A data set is that of a recipe of its name, or one that `python -m eval data` builds. In the folder
+of --data it lies in `xc`, a text in `corpora`, word pairs in `wordsim`, graphs in `graphs` and
+sessions in `sessions`.
 """
 
 import hashlib
@@ -18,9 +19,49 @@ from embedx.labeled.digits import digits
 from embedx.labeled.label_rules import chosen_labels
 from embedx.labeled.read import read, read_training
 from embedx.runtime.disk import amount
+from embedx.text.decompression import UnpackedReader
+from embedx.text.opening import BLOCK_BYTES
 from embedx.text.recipes import Recipe, find_recipe
+from embedx.text.sources import Source
 from eval.generated_labels import generated
 
+
+def _built(name: str, folder: str, file: str, labels: str = "", test: str = "") -> Recipe:
+    """The recipe of a set that `python -m eval data` builds and that experiments alone read.
+
+    folder  in that of --data
+    file    its file, or a pattern of its files
+    labels  the file of its labels
+    test    the file that is tested on
+    """
+
+    def places(file: str) -> list[str]:
+        return [f"{name}/{file}", f"{folder}/{file}"] if file else []
+
+    return Recipe(
+        name,
+        Path(),
+        files=places(file),
+        labels=places(labels),
+        parts={"test": {"files": places(test)}} if test else {},
+        build=f"python -m eval data {name}",
+    )
+
+
+WORD_PAIRS = "word-pairs"
+# Sets without a file in corpora/.
+BUILT = {
+    recipe.name: recipe
+    for recipe in (
+        _built(WORD_PAIRS, "wordsim", "EN-*.txt"),
+        _built("blogcatalog-graph", "graphs/blogcatalog", "edges.txt.gz", labels="labels.txt.gz"),
+        _built(
+            "wikipedia-pos-graph", "graphs/wikipedia-pos", "edges.txt.gz", labels="labels.txt.gz"
+        ),
+        _built("ca-astroph-graph", "graphs/ca-astroph", "edges.txt.gz"),
+        _built("diginetica-sessions", "sessions/diginetica", "train.txt.gz", test="test.txt.gz"),
+    )
+}
 # Recipes of data sets that have not the name of one: papers use the XC repository's bag of words.
 # Our records of "bibtex" are of LSML's split, so that the XC repository's, which papers have, is
 # "bibtex-xc".
@@ -66,6 +107,8 @@ def what_is_missing(names: Iterable[str], folder: Path | None) -> str:
 
 def _how_to_get(recipe: Recipe) -> str:
     """The command that gets a data set, and how large it is; by hand, the one that says how."""
+    if recipe.package:
+        return f"`pip install {recipe.package}`"
     if recipe.build:
         return f"`{recipe.build}`"
     if recipe.obtain:
@@ -94,13 +137,15 @@ def _divided(data: Labeled) -> tuple[Labeled, Labeled]:
 
 
 def files_of(name: str, folder: Path | None) -> list[Path]:
-    """The files of training data, of test data, and of the labels of both if they stand apart.
-    Raises `DataError` if they are not on this machine.
+    """The files of a data set: training data, test data if there are any, and the labels of both if
+    they stand apart. Raises `DataError` if they are not on this machine.
     """
     training = recipe_of(name, folder)
-    test = _in_folder(training.test, folder)
-    labels = [file for file in (training.labels_here(), test.labels_here()) if file is not None]
-    return [Path(file) for file in (training.find_files()[0], test.find_files()[0], *labels)]
+    parts = [training]
+    if training.test:
+        parts.append(_in_folder(training.test, folder))
+    labels = [file for part in parts if (file := part.labels_here()) is not None]
+    return [Path(file) for file in (*(part.find_files()[0] for part in parts), *labels)]
 
 
 def text(folder: Path | None, name: str = TEXT) -> Path:
@@ -124,13 +169,22 @@ def stand_in(name: str) -> tuple[Labeled, Labeled]:
 
 def _in_folder(name: str, folder: Path | None) -> Recipe:
     """The recipe of a name, whose files are looked for in the folder of --data too."""
-    recipe = find_recipe(name)
+    recipe = _recipe(name)
     if recipe is None:
         raise ValueError(f"no recipe {name}")
     if folder is None:
         return recipe
+    if recipe.name.partition(":")[0] in BUILT:
+        return replace(recipe, folder=folder)
     kind = "corpora" if recipe.kind == "text" else "xc"
     return replace(recipe, folder=folder / kind)
+
+
+def _recipe(name: str) -> Recipe | None:
+    whole, _, part = name.partition(":")
+    if whole not in BUILT:
+        return find_recipe(name)
+    return BUILT[whole].part(part) if part else BUILT[whole]
 
 
 def _names(recipe: Recipe, is_test: bool) -> str:
@@ -149,22 +203,33 @@ def _generated(n_rows: int, seed: int) -> Labeled:
 
 
 def facts_of(names: Iterable[str], folder: Path | None) -> dict[str, Any]:
-    """What is to be known of some data sets, for the record: recipe, file and bytes of each."""
+    """What is to be known of those data sets that are here, for the record: the recipe and first
+    file of each, and the bytes and first digits of the SHA-256 of what all its files unpack to, so
+    that copies that are packed otherwise have the same.
+    """
     facts = {}
     for name in dict.fromkeys(names):
-        recipe = recipe_of(name, folder)
-        for file in recipe.files_here()[:1]:
-            path = Path(file)
+        if is_here(name, folder):
+            files = list(dict.fromkeys(files_of(name, folder)))
+            n_bytes, sha256 = size_and_hash(*files)
             facts[name] = {
-                "recipe": recipe.name,
-                "file": path.name,
-                "bytes": path.stat().st_size,
-                "sha256": _sha256(path),
+                "recipe": recipe_of(name, folder).name,
+                "file": files[0].name,
+                "bytes": n_bytes,
+                "sha256": sha256[:12],
             }
     return facts
 
 
-def _sha256(file: Path) -> str:
-    """The first digits of a file's SHA-256."""
-    with file.open("rb") as content:
-        return hashlib.file_digest(content, "sha256").hexdigest()[:12]
+def size_and_hash(*files: Path) -> tuple[int, str]:
+    """Bytes and SHA-256 of what some files unpack to, one after the other. Raises `DataError` for
+    one that is damaged.
+    """
+    n_bytes = 0
+    digest = hashlib.sha256()
+    for file in files:
+        with UnpackedReader(Source(str(file), "any", None)) as content:
+            while block := content.read(BLOCK_BYTES):
+                n_bytes += len(block)
+                digest.update(block)
+    return n_bytes, digest.hexdigest()

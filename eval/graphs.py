@@ -20,6 +20,7 @@ import numpy as np
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components, minimum_spanning_tree
 
+from eval import datasets
 from eval.experiment import Experiment, Run, in_process
 from eval.page import MEGABYTE, figure, mean_and_deviation, number, table
 from eval.records import Job, Records, Result, has_failed
@@ -32,10 +33,15 @@ GRAPHS: dict[str, Job] = {  # nodes are for the choice of a warm-up
     "ca-astroph": {"task": "links", "weighted": False, "nodes": 17_903, "walks": 5},
 }
 TOOLS = ("embedx", "PecanPy", "fastnode2vec", "gensim, same walks")
+SESSIONS = "diginetica-sessions"
 EXPONENTS = (0.75, -0.5)
 ITEMS: Job = {"task": "sessions", "data": "diginetica", "dim": 100, "window": 5, "epochs": 5}
 HIDDEN = 0.5  # of the edges
 QUICK_LINES = 5000  # of each file, in a trial
+# what stands for a set in a trial
+STAND_IN_NODES = 200
+STAND_IN_LABELS = 4
+STAND_IN_ITEMS = 5  # of a session
 SHARE = 0.5  # of the nodes whose labels are known, in the plot and where one number is shown
 
 
@@ -113,32 +119,67 @@ def measure(run: Run, job: Job) -> Result:
 # ---- data
 
 
+def needs(run: Run) -> list[str]:
+    """The sets of the chosen sections."""
+    sections = run.chosen("section")
+    names = [f"{name}-graph" for name, about in GRAPHS.items() if about["task"] in sections]
+    return [*names, SESSIONS] if "sessions" in sections else names
+
+
 def prepare(run: Run) -> dict[str, Any]:
-    """The sets as text with tabs, as PecanPy reads it, and a link graph cut in two."""
+    """The sets of the chosen sections as text with tabs, as PecanPy reads it, and a link graph cut
+    in two.
+    """
+    sections = run.chosen("section")
     for name, about in GRAPHS.items():
-        folder = run.data / "graphs" / name
-        lines = unpacked(folder / "edges.txt.gz").replace(" ", "\t")
-        if run.quick:
-            lines = "".join(lines.splitlines(keepends=True)[:QUICK_LINES])
+        if about["task"] not in sections:
+            continue
+        edges, labels = graph(run, name)
+        lines = first(run, edges).replace(" ", "\t")
         run.files[name] = written(run, name, lines)
         if about["task"] == "labels":
-            run.files[f"{name}-labels"] = written(
-                run, f"{name}-labels", unpacked(folder / "labels.txt.gz")
-            )
+            run.files[f"{name}-labels"] = written(run, f"{name}-labels", labels)
         else:
             split(run, name, lines)
-    for name, part in (("diginetica", "train"), ("diginetica-test", "test")):
-        lines = unpacked(run.data / "sessions" / "diginetica" / f"{part}.txt.gz")
-        run.files[name] = written(
-            run,
-            name,
-            "".join(lines.splitlines(keepends=True)[: QUICK_LINES if run.quick else None]),
-        )
+    if "sessions" in sections:
+        for name, lines in zip(("diginetica", "diginetica-test"), sessions_of(run), strict=True):
+            run.files[name] = written(run, name, first(run, lines))
     return {"data": {}}
 
 
-def unpacked(file: Path) -> str:
-    return gzip.decompress(file.read_bytes()).decode()
+def graph(run: Run, name: str) -> tuple[str, str]:
+    """Lines of edges and of labels, which not all graphs have; generated ones in a trial run where
+    the graph is not here.
+    """
+    recipe = datasets.recipe_of(f"{name}-graph", run.data_folder)
+    if not run.quick or recipe.files_here():
+        labels = recipe.labels_here()
+        return unpacked(recipe.find_files()[0]), unpacked(labels) if labels else ""
+    nodes = np.arange(STAND_IN_NODES)
+    pairs = np.random.default_rng(0).choice(nodes, (QUICK_LINES, 2))
+    weight = " 1" if GRAPHS[name]["weighted"] else ""
+    edges = "".join(f"{a} {b}{weight}\n" for a, b in np.unique(np.sort(pairs), axis=0))
+    return edges, "".join(f"{node} {node % STAND_IN_LABELS}\n" for node in nodes)
+
+
+def sessions_of(run: Run) -> list[str]:
+    """Lines of sessions to train on and to test on; in a trial run where they are not here all of
+    the same generated items.
+    """
+    if not run.quick or datasets.is_here(SESSIONS, run.data_folder):
+        return [unpacked(file) for file in datasets.files_of(SESSIONS, run.data_folder)]
+    rng = np.random.default_rng(0)
+    items = rng.choice(STAND_IN_NODES, (2, QUICK_LINES, STAND_IN_ITEMS)).astype(str)
+    return ["".join(" ".join(session) + "\n" for session in part) for part in items.tolist()]
+
+
+def unpacked(file: Path | str) -> str:
+    return gzip.decompress(Path(file).read_bytes()).decode()
+
+
+def first(run: Run, lines: str) -> str:
+    """The lines; in a trial run the first of them."""
+    return "".join(lines.splitlines(keepends=True)[: QUICK_LINES if run.quick else None])
 
 
 def written(run: Run, name: str, text: str) -> str:
@@ -365,6 +406,7 @@ EXPERIMENT = Experiment(
     },
     quick={"seeds": 1, "walks": 2, "memory_nodes": 2_000, "memory_edges": 20_000},
     prepare=prepare,
+    needs=needs,
     jobs=jobs,
     measure=measure,
     tables={

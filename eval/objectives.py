@@ -36,7 +36,7 @@ from embedx.text.held_out import hold_out
 from embedx.text.settings import TextSettings, VocabularySettings
 from embedx.text.vocabulary import select
 from eval import corpus, objectives_compared as compared, objectives_tables as tables, word_tests
-from eval.experiment import Experiment, Run, say
+from eval.experiment import Experiment, Run
 from eval.records import Job, Records, Result
 
 # bytes at the end of the corpus, for the parts exact and rates; the first as many were tuned on
@@ -280,23 +280,12 @@ def trained(run: Run, objective: str, options: Job, text: str) -> Result:
     if "heldout" in facts:
         vectors = load(model)
         result["heldout"] = facts["heldout"] | by_group(likelihood(run, vectors, text))
-        set_scores = words.score_items(vectors, test_sets(run))
+        set_scores = words.score_items(vectors, word_tests.tests(run.data_folder))
         result["scores"] = {set_score.test.name: set_score.score for set_score in set_scores}
         lengths = np.linalg.norm(vectors.vectors, axis=1)
         result["longest_in_medians"] = float(lengths.max() / np.median(lengths))
         result |= word_tests.pooled(set_scores)
     return result
-
-
-def test_sets(run: Run) -> list[Any]:
-    """The tests; those in the data only where it holds them."""
-    data = run.data if run.has_data else None
-    if missing := word_tests.POOLED.keys() - word_tests.pair_files(data).keys():
-        say(
-            f"{', '.join(sorted(missing))}: left out, for the folder wordsim of the data has no"
-            " such file"
-        )
-    return word_tests.tests(data)
 
 
 def likelihood(run: Run, vectors: Any, text: str) -> Any:

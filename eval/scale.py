@@ -22,7 +22,7 @@ from embedx.runtime.progress import Silent
 from embedx.text.encode import encode
 from embedx.text.settings import TextSettings
 from embedx.text.sources import recipe_defaults
-from eval import corpus, scale_stages
+from eval import corpus, datasets, scale_stages
 from eval.experiment import Experiment, Run, in_process
 from eval.page import exceeds, number, table, target, thousands
 from eval.records import Job, Records, Result
@@ -46,7 +46,7 @@ SETTINGS: Job = {
 }
 CORES = (1, 2)  # that a process may use; it reads with as many threads
 FORMS = ("plain", "gz", "bz2", "dump")
-DUMP = "corpora/wikidump/enwiki-latest-pages-articles1.xml-p000000010p000030302-shortened.bz2"
+DUMP = "wikipedia-sample"
 DUMP_COPIES = 12  # of its pages, for a longer dump
 GIBIBYTE = 2**30
 # Generated text: words by Zipf's law, from which nothing can be learned.
@@ -99,12 +99,16 @@ def prepare(run: Run) -> dict[str, Any]:
 
 def needs(run: Run) -> list[str]:
     """The data sets of the chosen sections."""
-    return scale_stages.needs(run) if "stages" in run.chosen("section") else []
+    sections = run.chosen("section")
+    names = scale_stages.needs(run) if "stages" in sections else []
+    if "reading" in sections and "dump" in run.chosen("form"):
+        names.append(DUMP)
+    return names
 
 
 def _forms(run: Run) -> dict[str, Any]:
     """Write the corpus in its forms; what is to be known of it."""
-    about = corpus.unpacked(run)
+    about = corpus.unpacked(run, pools_pairs=False)
     text = Path(run.files["text"])
     forms = run.chosen("form")
     if "gz" in forms:
@@ -113,12 +117,21 @@ def _forms(run: Run) -> dict[str, Any]:
         with text.open("rb") as source, (run.folder / "text.bz2").open("wb") as out:
             out.writelines(bz2.compress(part) for part in iter(lambda: source.read(900_000), b""))
     if "dump" in forms:
-        about["dump bytes"] = write_dump(
-            run.folder / "dump.xml.bz2", bz2.decompress((run.data / DUMP).read_bytes())
-        )
+        about["dump bytes"] = write_dump(run.folder / "dump.xml.bz2", dump_of(run))
     run.files |= {form: str(run.folder / f"text.{form}") for form in ("gz", "bz2")}
     run.files |= {"plain": run.files["text"], "dump": str(run.folder / "dump.xml.bz2")}
     return {"corpus": about}
+
+
+def dump_of(run: Run) -> bytes:
+    """The dump of Wikipedia; in a trial run where it is not here one of generated pages."""
+    if not run.quick or datasets.is_here(DUMP, run.data_folder):
+        return bz2.decompress(datasets.text(run.data_folder, DUMP).read_bytes())
+    pages = "".join(
+        f"<page><title>{n}</title><ns>0</ns><text>{line}</text></page>"
+        for n, line in enumerate(corpus.generated_text().splitlines())
+    )
+    return f"<mediawiki>{pages}</mediawiki>".encode()
 
 
 def write_dump(file: Path, xml: bytes) -> int:

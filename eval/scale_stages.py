@@ -84,7 +84,7 @@ def prepare(run: Run) -> dict[str, Any]:
     about: dict[str, Any] = {}
     tasks = run.chosen("task")
     if set(tasks) & set(TRAINED_WORDS):
-        about["corpus"] = corpus.unpacked(run)
+        about["corpus"] = corpus.unpacked(run, pools_pairs=False)
         lines = run.folder / "lines"
         corpus.write_lines(Path(run.files["text"]), lines)
         run.files["lines"] = str(lines)

@@ -194,7 +194,7 @@ def prepare(run: Run) -> dict[str, Any]:
     """The beginning of the text of Wikipedia."""
     if "words" not in run.chosen("data"):
         return {"data": {}}
-    about = corpus.unpacked(run)
+    about = corpus.unpacked(run, pools_pairs=False)
     megabytes = run.settings.megabytes
     return {"corpus": about | corpus.beginning(run, run.folder / "text", b" ", megabytes)}
 

@@ -8,8 +8,6 @@ lives in an environment of its own: --set pecos_python=ITS/bin/python.
 """
 
 import dataclasses
-import gzip
-import hashlib
 import statistics
 import sys
 from collections.abc import Iterator, Sequence
@@ -21,7 +19,6 @@ import numpy as np
 from scipy.sparse import csr_matrix, save_npz
 
 from embedx.labeled.scaling import unit_rows
-from eval import datasets
 from eval.experiment import Experiment, Run, in_process, say
 from eval.page import MEGABYTE, figure, listed, shown_settings, table
 from eval.papers import QUICK_ROWS, load
@@ -113,8 +110,8 @@ PACKAGES = {
     "LibMultiLabel": "libmultilabel",
 }
 MARGIN = 0.005  # how far below another's P@1 and P@5 still counts as as accurate
-# as `papers` calls it; others by the same name
-DATA = {"eurlex": "eurlex-4.3k", "bibtex": "bibtex", "mnist": "mnist"}
+# data sets of jobs whose recipes have other names
+DATA = {"eurlex": "eurlex-4.3k", "bibtex-first": "bibtex"}
 
 
 # ---- which jobs, in which order
@@ -193,15 +190,16 @@ def scaling_jobs(turn: int, quick: bool) -> Iterator[Job]:
 # ---- the data, in the forms that the tools read
 
 
-def prepare(run: Run, names: dict[str, str] = DATA) -> dict[str, Any]:
-    """Hashes of the unpacked files of each data set."""
-    hashes = {}
-    for name, dataset in names.items():
-        digest = hashlib.sha256()
-        for file in datasets.files_of(dataset, run.data_folder):
-            digest.update(gzip.decompress(file.read_bytes()))
-        hashes[name] = digest.hexdigest()[:12]
-    return {"data": {"sha256": hashes}}
+def needs(run: Run) -> list[str]:
+    """The data sets of the chosen sections."""
+    sections = run.chosen("section")
+    names = [data_set(dataset) for section, dataset, _ in TABLES if section in sections]
+    return list(dict.fromkeys(names))
+
+
+def data_set(dataset: str) -> str:
+    """The name of the data set of a job, as recipes have it."""
+    return DATA.get(dataset, dataset)
 
 
 def written(run: Run, dataset: str) -> dict[str, str]:
@@ -210,7 +208,7 @@ def written(run: Run, dataset: str) -> dict[str, str]:
     if dataset != "random" and not target.exists():
         say(f"preparing {dataset}")
         target.mkdir()
-        halves = load(run.data_folder, DATA.get(dataset.removesuffix("-first"), dataset), run.quick)
+        halves = load(run.data_folder, data_set(dataset), run.quick)
         for half, data in zip(("train", "test"), halves, strict=True):
             if dataset == "mnist":
                 np.save(target / f"{half}.X.npy", data.features / np.float32(255))
@@ -551,7 +549,7 @@ EXPERIMENT = Experiment(
     quick={"repetitions": 1},
     packages=("scipy",),
     compared=lambda job: job["section"],
-    prepare=prepare,
+    needs=needs,
     jobs=jobs,
     measure=measure,
     tables={

@@ -43,7 +43,6 @@ DATASETS: dict[str, dict[str, Job]] = {
 GENERATED: dict[int, dict[str, int]] = {10_000: {}, 100_000: {}, 1_000_000: {"epochs": 2}}
 TOOLS = tuple(dict.fromkeys(job["tool"] for jobs in DATASETS.values() for job in jobs.values()))
 TESTED = 20_000  # rows
-OWN_NAMES = {"eurlex": "eurlex-4.3k", "enwiki-cat": "enwiki-cat"}  # as `papers` calls them
 
 
 def jobs(run: Run) -> Iterator[Job]:
@@ -72,6 +71,11 @@ def jobs(run: Run) -> Iterator[Job]:
                 "examples": n,
                 "tested": TESTED,
             }
+
+
+def needs(run: Run) -> list[str]:
+    """The chosen data sets, but for generated ones."""
+    return [beside.data_set(name) for name in run.chosen("dataset") if name in DATASETS]
 
 
 def contenders(dataset: str, records: Records) -> str:
@@ -160,7 +164,7 @@ EXPERIMENT = Experiment(
     packages=("scipy",),
     settings={"repetitions": 1, "pecos_python": None, "max_labels": max(GENERATED)},
     quick={"repetitions": 1, "max_labels": min(GENERATED)},
-    prepare=partial(beside.prepare, names=OWN_NAMES),
+    needs=needs,
     jobs=jobs,
     measure=beside.measure,
     tables={

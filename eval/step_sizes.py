@@ -45,7 +45,7 @@ def prepare(run: Run) -> dict[str, Any]:
     about: dict[str, Any] = {}
     texts = run.chosen("text")
     if "beginning" in texts or "end" in texts:
-        about = corpus.unpacked(run)
+        about = corpus.unpacked(run, pools_pairs=False)
         whole = Path(run.files["text"]).read_bytes()
         parts = {"beginning": corpus.first(whole, n_bytes), "end": corpus.last(whole, n_bytes)}
         for name, part in parts.items():

@@ -42,7 +42,7 @@ QUICK = {"megabytes": 1, "epochs": 1, "seeds": 2}
 
 def prepare(run: Run) -> dict[str, Any]:
     """The texts."""
-    about = corpus.unpacked(run)
+    about = corpus.unpacked(run, pools_pairs=False)
     text = Path(run.files["text"]).read_bytes()
     n = int(run.settings.megabytes * 1_000_000)
     for name, part in zip(TEXTS, (text[:n], text[-n:]), strict=True):

@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 
 from embedx.evaluation import statistics, word_sets, words
+from eval import datasets
+from eval.experiment import Run, say, stop
 from eval.records import Record, Result
 
-# in the folder wordsim of the data
+# files of the data set `word-pairs`
 TUNED_ON = {"MTurk-287": "EN-MTurk-287.txt", "RG-65": "EN-RG-65.txt"}
 # with WordSim-353 and SimLex-999; MC-30 is all in RG-65
 POOLED = TUNED_ON | {"YP-130": "EN-YP-130.txt"}
@@ -19,9 +21,27 @@ RESAMPLES = 200
 
 
 def pair_files(data: Path | str | None) -> dict[str, Path]:
-    """The sets that are pooled beside embedx's default ones, as far as the data hold them."""
-    files = {name: Path(data, "wordsim", file) for name, file in POOLED.items()} if data else {}
-    return {name: file for name, file in files.items() if file.is_file()}
+    """The sets that are pooled beside embedx's default ones, as far as they are here.
+
+    data  the folder of --data
+    """
+    recipe = datasets.recipe_of(datasets.WORD_PAIRS, Path(data) if data else None)
+    files = {Path(file).name: Path(file) for file in recipe.files_here()}
+    return {name: files[file] for name, file in POOLED.items() if file in files}
+
+
+def check_pairs(run: Run) -> None:
+    """End with a line that says how to get the sets of word pairs that are not here. A trial run
+    pools those that are.
+    """
+    missing = POOLED.keys() - pair_files(run.data_folder).keys()
+    if not missing:
+        return
+    how_to_get = datasets.recipe_of(datasets.WORD_PAIRS, run.data_folder).how_to_get()
+    line = f"word pairs of {', '.join(sorted(missing))} are missing: {how_to_get}"
+    if not run.quick:
+        stop(line)
+    say(f"{line}; pooled without them")
 
 
 def tests(data: Path | str | None) -> list[Any]:
