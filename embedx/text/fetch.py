@@ -128,7 +128,7 @@ def _files_here(recipe: Recipe, to: Path | None) -> list[Path]:
     if to is not None:
         return []
     parts = [recipe.part(part) for part in recipe.parts]
-    fetched = [part for part in (recipe, *parts) if not part.obtain]
+    fetched = [part for part in (recipe, *parts) if not part.obtain and part.build == recipe.build]
     if not fetched or not all(part.is_complete() for part in fetched):
         return []
     return [Path(file) for file in recipe.files_here()]

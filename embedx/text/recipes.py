@@ -39,7 +39,7 @@ READERS_OF_KIND = {
     "classes": ("xc", "libsvm", "fasttext", "idx", "npz"),
 }
 # Fields that a part has instead of those of its recipe.
-PART_FIELDS = ("about", "files", "members", "labels", "label_names", "obtain")
+PART_FIELDS = ("about", "files", "members", "labels", "label_names", "obtain", "build")
 # Fields that a part does not inherit from its recipe.
 PART_ONLY = ("members", "labels", "label_names", "splits")
 DOWNLOAD_FIELDS = {"urls": list, "file": str, "sha256": str, "bytes": int}
@@ -245,8 +245,9 @@ class Recipe:
             raise DataError(self.name, None, f"has no part {name}", remedy)
         whole = vars(Recipe("", Path()))
         fields = {name: whole[name] for name in PART_ONLY} | self.parts[name]
-        if "obtain" in fields:
-            fields |= {"urls": [], "downloads": [], "unverified": ""}
+        if fields.keys() & {"obtain", "build"}:
+            own_source = {"urls": [], "downloads": [], "unverified": "", "obtain": "", "build": ""}
+            fields = own_source | fields
         return replace(self, name=f"{self.name}:{name}", **fields)
 
 
