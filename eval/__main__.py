@@ -117,7 +117,9 @@ def new_parser() -> argparse.ArgumentParser:
         help="the same, and put the scores into embedx (objectives)",
     )
     parser.add_argument(
-        "--data", type=Path, help="folder with corpora/, xc/ and wordsim/; by default $EMBEDX_DATA"
+        "--data",
+        type=Path,
+        help="folder with corpora/, xc/, wordsim/, graphs/ and sessions/; by default $EMBEDX_DATA",
     )
     parser.add_argument(
         "--results", type=Path, help="folder of records, page and pictures (eval/results)"

@@ -3,22 +3,29 @@
     eurlex-4.3k   laws of the European Union and their EUROVOC concepts, as XC files
     enwiki-cat    pages of the English Wikipedia of July 2019 and their categories, as XC files
     enwiki-text   such pages in the form of text8, 100 MB in one line
+    bibtex-lsml   bookmarks with tags, in a random split
     bibtex-mulan, delicious-mulan
                   bookmarks and web pages with tags, in the split of mulan
-    omniglot-grey drawings of characters, reduced to 28 x 28 grey values
+    omniglot      drawings of characters, reduced to 28 x 28 black or white pixels
+    omniglot-grey those drawings, reduced to grey values
     omniglot-28   those of Burda et al. 2016
     20-newsgroups-counts
                   messages by newsgroup, as counts of words
+    word-pairs    similarities of words by people: MTurk-287, RG-65 and YP-130
+    blogcatalog-graph, wikipedia-pos-graph, ca-astroph-graph
+                  friendships of bloggers with their interests, words and their neighbours with
+                  parts of speech, and authors of articles with each other
+    diginetica-sessions
+                  items that visitors of a shop looked at
 
 What is built is compared with the data that the tables were measured on, or that was built before;
-those of Omniglot and the newsgroups with nothing yet.
+omniglot-grey, omniglot-28 and the newsgroups with nothing yet.
 """
 
 import argparse
 import gzip
-import hashlib
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -28,16 +35,33 @@ from embedx.text.fetch import fetch
 from embedx.text.recipes import Recipe, data_folder
 from eval import (
     data_eurlex as eurlex,
+    data_graphs as graphs,
+    data_lsml as lsml,
     data_mulan as mulan,
     data_newsgroups as newsgroups,
     data_omniglot as omniglot,
+    data_sessions as sessions,
     data_wikipedia as wikipedia,
+    datasets,
+    word_tests,
 )
-from eval.data_repositories import Repository, binaries, blobs, contents, local_copy
+from eval.data_repositories import (
+    Repository,
+    binaries,
+    blobs,
+    content_of,
+    contents,
+    local_copy,
+)
 from eval.data_xc import Documents, features_of, xc_file
 from eval.experiment import say
 
 TEXT_BYTES = 100_000_000
+WORD_PAIRS = Repository(
+    "https://github.com/mfaruqui/eval-word-vectors",
+    "94b3dd9fdbac7ed08dbee7179cd5ee464acf0594",
+    "data/word-sim",
+)
 # SHA-256 of the unpacked files that the tables were measured on.
 EXPECTED = {
     "eurlex-4.3k": {
@@ -69,6 +93,35 @@ EXPECTED = {
         "test.txt.gz": "3e077a8c72dce2f850abfbf551dbefdb6de7bbe3d4da286ac6ea49b87183fb76",
         "features.txt.gz": "e63471d4d2cdaed7ca8e4d3732e2a771448cc8705f14c8ab8b7a2f015c83c69e",
         "labels.tsv.gz": "312cd6a65e25317d69d7e10abfac1c69376aa31173830ade6760668071ec3632",
+    },
+    "bibtex-lsml": {
+        "train.txt.gz": "@xc/bibtex/train.txt.gz@",
+        "test.txt.gz": "@xc/bibtex/test.txt.gz@",
+    },
+    "omniglot": {
+        "train.txt.gz": "@xc/omniglot/train.txt.gz@",
+        "test.txt.gz": "@xc/omniglot/test.txt.gz@",
+        "labels.tsv.gz": "@xc/omniglot/labels.tsv.gz@",
+    },
+    "word-pairs": {
+        "EN-MTurk-287.txt": "a9ae3a9decb75a9700fe0cf18b048c1344774d9f40e0196baf8e34d4cd9d1ce5",
+        "EN-RG-65.txt": "c243f3a91c3f5d8cf67f21a67f6fb80bde8b6bb060851a6a48e6f2d68ec98c9f",
+        "EN-YP-130.txt": "7643fdbc6158c3424061e2cba450c71285767266ff9f3db947bfc1f1f5ce67ab",
+    },
+    "blogcatalog-graph": {
+        "edges.txt.gz": "@graphs/blogcatalog/edges.txt.gz@",
+        "labels.txt.gz": "@graphs/blogcatalog/labels.txt.gz@",
+    },
+    "wikipedia-pos-graph": {
+        "edges.txt.gz": "@graphs/wikipedia-pos/edges.txt.gz@",
+        "labels.txt.gz": "@graphs/wikipedia-pos/labels.txt.gz@",
+    },
+    "ca-astroph-graph": {
+        "edges.txt.gz": "@graphs/ca-astroph/edges.txt.gz@",
+    },
+    "diginetica-sessions": {
+        "train.txt.gz": "@sessions/diginetica/train.txt.gz@",
+        "test.txt.gz": "@sessions/diginetica/test.txt.gz@",
     },
 }
 
@@ -119,19 +172,26 @@ def build_mulan(git: Path, folder: Path, repository: Repository) -> list[Path]:
     return paths + _write_names(folder, attributes.feature_names, attributes.label_names)
 
 
+def build_lsml(git: Path, folder: Path) -> list[Path]:
+    """The files of Bibtex in LSML's split."""
+    files = lsml.xc_files(content_of(git, lsml.BIBTEX))
+    return [_write(folder / f"{part}.txt.gz", lines) for part, lines in files.items()]
+
+
 def build_omniglot(
     git: Path, folder: Path, repository: Repository = omniglot.OMNIGLOT
 ) -> list[Path]:
     """The files of Omniglot with grey values."""
     files = blobs(git, repository)
-    archive_files = [file for file in files if Path(file.path).name in omniglot.ARCHIVES]
-    archives = list(binaries(git, archive_files))
-    names = omniglot.characters(archives)
-    parts: dict[str, list[omniglot.Drawing]] = {"train": [], "test": []}
-    for drawing in omniglot.drawings(archives):
-        part = "test" if omniglot.is_to_test_on(drawing) else "train"
-        parts[part].append(drawing)
-    return _write_drawings(folder, parts, [*names.values()])
+    archives = [file for file in files if Path(file.path).name in omniglot.ARCHIVES]
+    return _write_images(folder, omniglot.images_in(binaries(git, archives)))
+
+
+def build_reduced_omniglot(git: Path, folder: Path) -> list[Path]:
+    """The files of Omniglot in black and white."""
+    files = [file for file in blobs(git, omniglot.REDUCED) if file.path.endswith(".png")]
+    paths = [file.path for file in files]
+    return _write_images(folder, zip(paths, binaries(git, files), strict=True))
 
 
 def build_burda(git: Path, folder: Path) -> list[Path]:
@@ -153,15 +213,71 @@ def build_newsgroups(archive: Path, folder: Path) -> list[Path]:
     return [*paths, _write_label_names(folder, names)]
 
 
-BUILDERS: dict[str, tuple[Repository | Recipe, Callable[[Path, Path], list[Path]]]] = {
-    "eurlex-4.3k": (eurlex.EURLEX57K, build_eurlex),
-    "enwiki-cat": (wikipedia.WIKIPEDIA, build_categories),
-    "enwiki-text": (wikipedia.WIKIPEDIA, build_text),
-    "bibtex-mulan": (mulan.BIBTEX, partial(build_mulan, repository=mulan.BIBTEX)),
-    "delicious-mulan": (mulan.DELICIOUS, partial(build_mulan, repository=mulan.DELICIOUS)),
-    "omniglot-grey": (omniglot.OMNIGLOT, build_omniglot),
-    "omniglot-28": (omniglot.BURDA, build_burda),
-    "20-newsgroups-counts": (newsgroups.ARCHIVE, build_newsgroups),
+def build_word_pairs(git: Path, folder: Path) -> list[Path]:
+    """The files of word pairs, as they are."""
+    files = {Path(file.path).name: file for file in blobs(git, WORD_PAIRS)}
+    chosen = [files[name] for name in word_tests.POOLED.values()]
+    paths = [folder / Path(file.path).name for file in chosen]
+    folder.mkdir(parents=True, exist_ok=True)
+    for path, content in zip(paths, binaries(git, chosen), strict=True):
+        with replacing(path) as out:
+            out.write(content)
+    return paths
+
+
+def build_blogcatalog(git: Path, folder: Path) -> list[Path]:
+    """The files of the graph of BlogCatalog."""
+    return _write_graph(folder, *graphs.of_mat(content_of(git, graphs.BLOGCATALOG)))
+
+
+def build_wikipedia_pos(git: Path, labelled: Path, folder: Path) -> list[Path]:
+    """The files of the graph of Wikipedia's words: edges of one repository, and labels of another
+    that numbers the nodes otherwise.
+    """
+    edges = graphs.edges_in(content_of(git, graphs.WIKIPEDIA).decode(), first=1)
+    files = {Path(file.path).name: file for file in blobs(labelled, graphs.WIKIPEDIA_LABELLED)}
+    chosen = [files[name] for name in ("wikipedia.ungraph", "wikipedia.cmty")]
+    same_edges, labels = contents(labelled, chosen)
+    numbers = graphs.numbers_in(edges, graphs.edges_in(same_edges))
+    renumbered = [(numbers[node], label) for node, label in graphs.labels_in(labels)]
+    return _write_graph(folder, edges, renumbered)
+
+
+def build_ca_astroph(git: Path, folder: Path) -> list[Path]:
+    """The file of the graph of authors."""
+    edges = graphs.edges_in(content_of(git, graphs.CA_ASTROPH).decode())
+    return _write_graph(folder, edges)
+
+
+def build_diginetica(git: Path, folder: Path) -> list[Path]:
+    """The files of sessions."""
+    files = {Path(file.path).name: file for file in blobs(git, sessions.DIGINETICA)}
+    chosen = [files[name] for name in (sessions.TRAINING, sessions.TEST)]
+    training, test = map(sessions.unpickled, binaries(git, chosen))
+    parts = {"train": training, "test": sessions.whole_sessions(*test)}
+    return [
+        _write(folder / f"{part}.txt.gz", sessions.session_lines(rows))
+        for part, rows in parts.items()
+    ]
+
+
+# By name the sources, and what builds the files in a folder from clones or archives of these.
+BUILDERS: dict[str, tuple[Sequence[Repository | Recipe], Callable[..., list[Path]]]] = {
+    "eurlex-4.3k": ([eurlex.EURLEX57K], build_eurlex),
+    "enwiki-cat": ([wikipedia.WIKIPEDIA], build_categories),
+    "enwiki-text": ([wikipedia.WIKIPEDIA], build_text),
+    "bibtex-lsml": ([lsml.BIBTEX], build_lsml),
+    "bibtex-mulan": ([mulan.BIBTEX], partial(build_mulan, repository=mulan.BIBTEX)),
+    "delicious-mulan": ([mulan.DELICIOUS], partial(build_mulan, repository=mulan.DELICIOUS)),
+    "omniglot": ([omniglot.REDUCED], build_reduced_omniglot),
+    "omniglot-grey": ([omniglot.OMNIGLOT], build_omniglot),
+    "omniglot-28": ([omniglot.BURDA], build_burda),
+    "word-pairs": ([WORD_PAIRS], build_word_pairs),
+    "blogcatalog-graph": ([graphs.BLOGCATALOG], build_blogcatalog),
+    "wikipedia-pos-graph": ([graphs.WIKIPEDIA, graphs.WIKIPEDIA_LABELLED], build_wikipedia_pos),
+    "ca-astroph-graph": ([graphs.CA_ASTROPH], build_ca_astroph),
+    "diginetica-sessions": ([sessions.DIGINETICA], build_diginetica),
+    "20-newsgroups-counts": ([newsgroups.ARCHIVE], build_newsgroups),
 }
 
 
@@ -178,18 +294,23 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("name", choices=BUILDERS)
     parser.add_argument(
         "--source",
+        action="append",
         type=Path,
-        help="git directory of a clone, or the archive; by default it is cloned or downloaded",
+        help="git directory of a clone, or the archive, once for each source; by default they are"
+        " cloned or downloaded",
     )
     parser.add_argument(
         "--to", type=Path, help="folder for the data set; by default where recipes find it"
     )
     options = parser.parse_args(arguments)
-    source, build = BUILDERS[options.name]
+    sources, build = BUILDERS[options.name]
+    if options.source and len(options.source) != len(sources):
+        addresses = ", ".join(_address(source) for source in sources)
+        parser.error(f"--source: {options.name} is built from {addresses}, in this order")
     to = options.to or data_folder()
-    original = options.source or _original(source, to)
+    originals = options.source or [_original(source, to) for source in sources]
     say(f"building {options.name} in {to}")
-    for path in build(original, to / options.name):
+    for path in build(*originals, to / options.name):
         if options.name in EXPECTED:
             check(path, EXPECTED[options.name][path.name])
         print(path)
@@ -201,14 +322,17 @@ def _original(source: Repository | Recipe, to: Path) -> Path:
     """What a data set is built from, cloned or downloaded unless it is there."""
     if isinstance(source, Repository):
         return local_copy(source, to / "repositories")
-    say(f"downloading {source.urls[0]}")
+    say(f"downloading {_address(source)}")
     return fetch(source, to)[0]
+
+
+def _address(source: Repository | Recipe) -> str:
+    return source.url if isinstance(source, Repository) else source.urls[0]
 
 
 def check(path: Path, expected: str) -> None:
     """Raise `DataError` if a file is not the one that the tables were measured on."""
-    with gzip.open(path) as content:
-        sha256 = hashlib.file_digest(content, "sha256").hexdigest()  # type: ignore[arg-type]
+    _, sha256 = datasets.size_and_hash(path)
     if sha256 != expected:
         problem = f"sha256 of its content is {sha256} instead of {expected}"
         remedy = "numbers measured on it cannot be compared with those of the tables"
@@ -231,6 +355,18 @@ def _write_xc(
     return paths + _write_names(folder, features, names)
 
 
+def _write_images(folder: Path, images: Iterable[tuple[str, bytes]]) -> list[Path]:
+    """The files of drawings, given by path and content: split by drawer."""
+    parts: dict[str, list[omniglot.Drawing]] = {"train": [], "test": []}
+    characters: dict[int, str] = {}
+    for path, content in images:
+        drawing = omniglot.drawing_of(path, content)
+        part = "test" if omniglot.is_to_test_on(drawing) else "train"
+        parts[part].append(drawing)
+        characters[drawing.character] = omniglot.character_of(path)
+    return _write_drawings(folder, parts, [characters[number] for number in sorted(characters)])
+
+
 def _write_drawings(
     folder: Path, parts: dict[str, list[omniglot.Drawing]], names: list[str]
 ) -> list[Path]:
@@ -240,6 +376,16 @@ def _write_drawings(
         for part, rows in parts.items()
     ]
     return [*paths, _write_label_names(folder, names)]
+
+
+def _write_graph(
+    folder: Path, edges: Iterable[graphs.Edge], labels: Sequence[tuple[int, int]] = ()
+) -> list[Path]:
+    """The files of a graph: its edges, and the labels of its nodes if it has any."""
+    paths = [_write(folder / "edges.txt.gz", graphs.edge_lines(edges))]
+    if labels:
+        paths.append(_write(folder / "labels.txt.gz", graphs.label_lines(labels)))
+    return paths
 
 
 def _write_names(folder: Path, features: list[str], labels: list[str]) -> list[Path]:

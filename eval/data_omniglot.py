@@ -1,8 +1,8 @@
-"""Omniglot with grey values, 28 x 28: from the drawings of its repository, and from the file of
-Burda et al. 2016.
+"""Omniglot, 28 x 28: with grey values, from the drawings of its repository and from the file of
+Burda et al. 2016, and in black and white, as another repository has reduced it.
 
-A drawing is 105 x 105 pixels, ink is black. Its file NUMBER_DRAWER.png says which of the 1,623
-characters it is and who drew it.
+A drawing is 105 x 105 pixels, a reduced one 28 x 28; ink is black. Its file NUMBER_DRAWER.png says
+which of the 1,623 characters it is and who drew it.
 """
 
 import io
@@ -19,6 +19,11 @@ OMNIGLOT = Repository(
     "https://github.com/brendenlake/omniglot",
     "057f034baf2ecb8530bc5710e5a23584d2a519cc",
     "python",
+)
+REDUCED = Repository(
+    "https://github.com/doslim/Omniglot-CNN-Demo",
+    "1522c9bafb2a136f32c77ded285274cccf0415e8",
+    "omniglot_resized",
 )
 BURDA = Repository(
     "https://github.com/yburda/iwae",
@@ -42,35 +47,31 @@ class Drawing(NamedTuple):
     ink: np.ndarray  # float (SIDE * SIDE,), from 0 to 1
 
 
-# ---- the repository's drawings
+# ---- drawings in files
 
 
-def drawings(archives: Iterable[bytes]) -> Iterator[Drawing]:
-    """The drawings of some archives, in the order of their names."""
-    from PIL import Image
-
+def images_in(archives: Iterable[bytes]) -> Iterator[tuple[str, bytes]]:
+    """Path and content of the files of drawings in some archives, in the order of their names."""
     for content in archives:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             for name in sorted(archive.namelist()):
-                if not name.endswith(".png"):
-                    continue
-                with Image.open(io.BytesIO(archive.read(name))) as image:
-                    ink = 1 - np.asarray(image.convert("1"), dtype=np.float64)
-                number, _, drawer = PurePosixPath(name).stem.partition("_")
-                yield Drawing(int(number) - 1, int(drawer), reduced(ink, SIDE).ravel())
+                if name.endswith(".png"):
+                    yield name, archive.read(name)
 
 
-def characters(archives: Iterable[bytes]) -> dict[int, str]:
-    """Alphabet and folder of each character, by its number."""
-    names = {}
-    for content in archives:
-        with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            for name in archive.namelist():
-                path = PurePosixPath(name)
-                if path.suffix == ".png":
-                    number = int(path.stem.partition("_")[0]) - 1
-                    names[number] = "/".join(path.parts[-3:-1])
-    return dict(sorted(names.items()))
+def drawing_of(path: str, content: bytes) -> Drawing:
+    """The drawing in a file."""
+    from PIL import Image
+
+    with Image.open(io.BytesIO(content)) as image:
+        ink = 1 - np.asarray(image.convert("1"), dtype=np.float64)
+    number, _, drawer = PurePosixPath(path).stem.partition("_")
+    return Drawing(int(number) - 1, int(drawer), reduced(ink, SIDE).ravel())
+
+
+def character_of(path: str) -> str:
+    """Alphabet and folder of the character that a file shows."""
+    return "/".join(PurePosixPath(path).parts[-3:-1])
 
 
 def reduced(image: np.ndarray, side: int) -> np.ndarray:

@@ -15,7 +15,7 @@ from eval.experiment import say, stop
 
 @dataclass(frozen=True)
 class Repository:
-    """A repository, the commit that is read, and the folder of the files."""
+    """A repository, the commit that is read, and the folder of the files, or the one file."""
 
     url: str
     commit: str
@@ -29,9 +29,14 @@ class Blob(NamedTuple):
     hash: str
 
 
+def clone_in(folder: Path, repository: Repository) -> Path:
+    """The git directory of a repository's clone in a folder of clones."""
+    return folder / f"{repository.url.rpartition('/')[2]}.git"
+
+
 def local_copy(repository: Repository, folder: Path) -> Path:
     """The git directory of a repository, cloned into the folder unless it is there."""
-    target = folder / f"{repository.url.rpartition('/')[2]}.git"
+    target = clone_in(folder, repository)
     if not target.exists():
         say(f"cloning {repository.url}")
         partial = target.with_suffix(".partial")
@@ -82,6 +87,12 @@ def binaries(git: Path, files: Sequence[Blob]) -> Iterator[bytes]:
             # what is left of the requests cannot be written any more
             with contextlib.suppress(OSError):
                 process.stdin.close()
+
+
+def content_of(git: Path, repository: Repository) -> bytes:
+    """The content of the file that a repository names in place of a folder."""
+    (content,) = binaries(git, blobs(git, repository))
+    return content
 
 
 def _request(pipe: IO[bytes], files: Sequence[Blob]) -> None:

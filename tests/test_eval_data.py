@@ -3,23 +3,47 @@
 import gzip
 import io
 import json
+import os
+import pickle
 import subprocess
 import tarfile
 import zipfile
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy.io import savemat
+from scipy.sparse import csc_matrix
 
 from embedx.errors import DataError
 from embedx.labeled.read import read, read_training
+from embedx.text.recipes import find_recipe, recipe_names
 from tests.support.eval_setup import ROOT
+from tests.support.needs import needs_repositories
 
 assert ROOT
 image = pytest.importorskip("PIL.Image")
-from eval import data, data_eurlex, data_mulan, data_omniglot, data_wikipedia  # noqa: E402
-from eval.data_repositories import Blob, Repository, binaries, blobs, contents  # noqa: E402
+from eval import (  # noqa: E402
+    data,
+    data_eurlex,
+    data_graphs,
+    data_lsml,
+    data_mulan,
+    data_omniglot,
+    data_sessions,
+    data_wikipedia,
+    datasets,
+    word_tests,
+)
+from eval.data_repositories import (  # noqa: E402
+    Blob,
+    Repository,
+    binaries,
+    blobs,
+    clone_in,
+    contents,
+)
 from eval.data_xc import Documents, features_of, xc_file  # noqa: E402
 
 
@@ -38,7 +62,7 @@ def repository(tmp_path):
         for name, content in files.items():
             path = tmp_path / name
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(content, "utf-8")
+            path.write_bytes(content if isinstance(content, bytes) else content.encode())
         git(tmp_path, "add", ".")
         git(tmp_path, "commit", "-q", "-m", "x")
         return tmp_path / ".git", Repository("url", git(tmp_path, "rev-parse", "HEAD"), folder)
@@ -178,6 +202,16 @@ def test_a_built_data_set_is_checked_against_its_recorded_checksum(tmp_path):
         data.check(file, "0" * 64)
 
 
+def test_commands_of_recipes_build_what_the_recipes_find(workdir):
+    wholes = [*map(find_recipe, recipe_names()), *datasets.BUILT.values()]
+    recipes = wholes + [whole.part(part) for whole in wholes for part in whole.parts]
+    built = [recipe for recipe in recipes if recipe.build]
+    names = [recipe.build.removeprefix("python -m eval data ") for recipe in built]
+    assert set(names) == set(data.BUILDERS)
+    for name, recipe in zip(names, built, strict=True):
+        assert recipe.files[0].startswith(f"{name}/")
+
+
 def test_the_same_lines_make_the_same_file(tmp_path):
     files = [data._write(tmp_path / name / "x.gz", ["a\n", "b\n"]) for name in ("1", "2")]
     assert files[0].read_bytes() == files[1].read_bytes()
@@ -258,9 +292,9 @@ def test_messages_become_rows_of_counts_with_as_many_features_as_both_parts_have
 # ---- Omniglot
 
 
-def drawing(ink):
-    """A PNG of 105 x 105 pixels, black where there is ink."""
-    pixels = np.full((105, 105), 255, np.uint8)
+def drawing(ink, side=105):
+    """A PNG of side x side pixels, black where there is ink."""
+    pixels = np.full((side, side), 255, np.uint8)
     pixels[ink] = 0
     file = io.BytesIO()
     image.fromarray(pixels).convert("1").save(file, "png")
@@ -324,3 +358,124 @@ def test_the_file_of_burda_keeps_its_split_and_names_characters_by_alphabet(tmp_
     lines = {part: list(data_omniglot.xc_lines(rows, 3)) for part, rows in parts.items()}
     assert lines["train"] == ["3 784 3\n", "0 0:1\n", "1 1:1\n", "2 2:1\n"]
     assert lines["test"] == ["1 784 3\n", "2 0:0.5\n"]
+
+
+def test_drawings_that_are_reduced_already_keep_their_pixels(tmp_path, repository, monkeypatch):
+    ink = np.zeros((28, 28), bool)
+    ink[1, 2:4] = True
+    files = {
+        f"omniglot_resized/Greek/character02/0002_{drawer}.png": drawing(ink, side=28)
+        for drawer in ("16", "17")
+    }
+    directory, about = repository(files | {"omniglot_resized/x": "x"}, "omniglot_resized")
+    monkeypatch.setattr(data_omniglot, "REDUCED", about)
+    training, test, labels = data.build_reduced_omniglot(directory, tmp_path / "out")
+    assert unpacked(training) == unpacked(test) == "1 784 1\n1 30:1 31:1\n"
+    assert unpacked(labels) == "0\tGreek/character02\n"
+
+
+# ---- LSML
+
+
+def test_bookmarks_of_lsml_become_rows(tmp_path, repository, monkeypatch):
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        archive.writestr("Bibtex_train_word.txt", "0 7\r\n0 2\r\n2 5\r\n")
+        archive.writestr("Bibtex_train_label.txt", "0 1\n1 3\n1 0\n")
+        archive.writestr("Bibtex_test_leml.txt", "#num_feature=1836\r\n4,5 1:1.000000\r\n")
+    directory, about = repository({"Bibtex.zip": content.getvalue()}, "Bibtex.zip")
+    monkeypatch.setattr(data_lsml, "BIBTEX", about)
+    training, test = data.build_lsml(directory, tmp_path / "out")
+    rows = "1 2:1.000000 7:1.000000\n0,3 \n 5:1.000000\n"
+    assert unpacked(training) == f"3 1836 159\n{rows}"
+    assert unpacked(test) == "1 1836 159\n4,5 1:1.000000\n"
+
+
+# ---- word pairs, graphs and sessions
+
+
+def test_word_pairs_are_found_where_they_are_built(workdir, repository, monkeypatch):
+    files = {f"data/word-sim/{file}": f"cat\tdog\t{file}" for file in word_tests.POOLED.values()}
+    directory, about = repository(files | {"data/word-sim/EN-MC-30.txt": "x"}, "data/word-sim")
+    monkeypatch.setattr(data, "WORD_PAIRS", about)
+    assert word_tests.pair_files(None) == {}
+    paths = data.build_word_pairs(directory, data.data_folder() / datasets.WORD_PAIRS)
+    assert word_tests.pair_files(None) == dict(zip(word_tests.POOLED, paths, strict=True))
+    assert paths[0].read_text() == "cat\tdog\tEN-MTurk-287.txt"
+
+
+def test_edges_are_written_once_in_ascending_order_of_numbers():
+    edges = data_graphs.edges_in("3\t1\t2.5\n11\t2\t1\n1\t3\t2.5\n2\t2\t4\n", first=1)
+    assert "".join(data_graphs.edge_lines(edges)) == "0 2 2.5\n1 1 4\n1 10 1\n"
+    assert "".join(data_graphs.edge_lines([(5, 4, "")])) == "4 5\n"
+    labels = data_graphs.labels_in("2\t10\n0\t2\n")
+    assert "".join(data_graphs.label_lines(labels)) == "0 1\n2 0\n2 1\n10 0\n"
+
+
+def test_a_graph_in_a_file_of_matlab_has_its_edges_and_labels():
+    content = io.BytesIO()
+    network = csc_matrix([[0.0, 1.0, 0.0], [1.0, 0.0, 1.0], [0.0, 1.0, 0.0]])
+    group = csc_matrix([[0.0, 1.0], [0.0, 0.0], [1.0, 1.0]])
+    savemat(content, {"network": network, "group": group})
+    edges, labels = data_graphs.of_mat(content.getvalue())
+    assert "".join(data_graphs.edge_lines(edges)) == "0 1\n1 2\n"
+    assert sorted(labels) == [(0, 1), (2, 0), (2, 1)]
+
+
+def test_labels_of_a_graph_whose_nodes_are_numbered_otherwise_are_renumbered(
+    tmp_path, repository, monkeypatch
+):
+    edges = [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (1, 3), (0, 0)]
+    numbers = [4, 0, 5, 2, 3, 1]  # in the second graph
+    files = {
+        "Wikipedia.edg": "".join(f"{a + 1}\t{b + 1}\t2\n{b + 1}\t{a + 1}\t2\n" for a, b in edges),
+        "data/wikipedia.ungraph": "".join(f"{numbers[a]}\t{numbers[b]}\n" for a, b in edges),
+        "data/wikipedia.cmty": f"{numbers[2]}\t{numbers[5]}\n{numbers[0]}\n",
+    }
+    directory, about = repository(files, "Wikipedia.edg")
+    monkeypatch.setattr(data_graphs, "WIKIPEDIA", about)
+    monkeypatch.setattr(data_graphs, "WIKIPEDIA_LABELLED", replace(about, folder="data"))
+    paths = data.build_wikipedia_pos(directory, directory, tmp_path / "out")
+    assert unpacked(paths[0]).startswith("0 0 2\n0 1 2\n1 2 2\n1 3 2\n")
+    assert unpacked(paths[1]) == "0 1\n2 0\n5 0\n"
+
+
+def test_graphs_that_differ_and_nodes_that_are_alike_are_refused():
+    path = [(0, 1, ""), (1, 2, ""), (2, 3, ""), (1, 1, "")]
+    with pytest.raises(DataError):
+        data_graphs.numbers_in(path, [(0, 1, ""), (1, 2, ""), (2, 3, ""), (0, 0, "")])
+    with pytest.raises(DataError):
+        data_graphs.refined([(0, 1, ""), (1, 2, "")])
+
+
+def test_sessions_are_joined_from_their_beginnings(tmp_path, repository, monkeypatch):
+    files = {
+        "all_train_seq.txt": pickle.dumps([[1, 2], [3, 1, 3]]),
+        "test.txt": pickle.dumps(([[5, 6, 5], [5, 6], [5], [5], [7]], [8, 5, 6, 6, 7])),
+    }
+    directory, about = repository({f"d/{name}": text for name, text in files.items()}, "d")
+    monkeypatch.setattr(data_sessions, "DIGINETICA", about)
+    training, test = data.build_diginetica(directory, tmp_path / "out")
+    assert unpacked(training) == "1 2\n3 1 3\n"
+    assert unpacked(test) == "5 6 5 8\n5 6\n7 7\n"
+
+
+def test_a_pickle_of_anything_but_numbers_is_refused():
+    with pytest.raises(DataError):
+        data_sessions.unpickled(pickle.dumps(Path("x")))
+
+
+# ---- the repositories themselves
+
+
+@needs_repositories
+@pytest.mark.parametrize("name", data.BUILDERS)
+def test_a_data_set_is_built_as_it_was_measured(name, tmp_path):
+    folder = Path(os.environ["EMBEDX_REPOSITORIES"])
+    repositories, _ = data.BUILDERS[name]
+    clones = [clone_in(folder, repository) for repository in repositories]
+    missing = [str(clone) for clone in clones if not clone.exists()]
+    if missing:
+        pytest.skip(f"no clone {', '.join(missing)}")
+    data.main([name, *(f"--source={clone}" for clone in clones), "--to", str(tmp_path)])
+    assert {path.name for path in (tmp_path / name).iterdir()} >= data.EXPECTED.get(name, {}).keys()

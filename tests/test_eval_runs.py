@@ -1,12 +1,15 @@
 """eval: a run keeps what it measures, records name their machine, and no module needs itself."""
 
 import ast
+import bz2
+import gzip
 import json
 import re
+from pathlib import Path
 
 import pytest
 
-from eval import __main__ as command, datasets
+from eval import __main__ as command, corpus, datasets, graphs, scale, word_tests
 from eval.experiment import Experiment, in_process
 from eval.page import MARKED, table
 from eval.records import environment_of
@@ -19,6 +22,7 @@ from tests.support.eval_setup import (
     environment,
     experiment_called,
     made_up,
+    with_word_pairs,
 )
 
 
@@ -308,7 +312,7 @@ def test_the_data_of_a_run_are_on_record(workdir):
     facts = datasets.facts_of(["bibtex", "mnist"], None)
     assert list(facts) == ["bibtex"]
     assert facts["bibtex"]["recipe"] == "bibtex:lsml"
-    assert facts["bibtex"]["bytes"] == 18
+    assert facts["bibtex"]["bytes"] == 2 * 18
 
 
 def test_splits_of_bibtex_are_data_sets_of_their_own():
@@ -325,3 +329,102 @@ def test_rows_of_a_recipe_without_rows_to_test_on_are_divided(workdir):
     assert [len(half) for half in halves] == [30, 10]
     columns = [half.features.indices.tolist() for half in halves]
     assert sorted(columns[0] + columns[1]) == list(range(40))
+
+
+@pytest.mark.parametrize("packed", ["gz", "bz2"])
+def test_copies_of_data_that_are_packed_otherwise_have_the_same_facts(workdir, packed):
+    opened = {"gz": gzip.open, "bz2": bz2.open}[packed]
+    for n, half in enumerate(("train", "test")):
+        (workdir / "bibtex").mkdir(exist_ok=True)
+        (workdir / "bibtex" / f"{half}.txt").write_text(f"1 2 2\n{n} 0:1\n")
+    plain = datasets.facts_of(["bibtex"], None)["bibtex"]
+    other = workdir / "data" / "embedx" / "corpora" / "bibtex"
+    other.mkdir(parents=True)
+    for half in ("train", "test"):
+        file = workdir / "bibtex" / f"{half}.txt"
+        # whatever its name
+        with opened(other / f"{half}.txt.gz", "wb") as target:
+            target.write(file.read_bytes())
+        file.unlink()
+    assert datasets.facts_of(["bibtex"], None)["bibtex"] == plain | {"file": "train.txt.gz"}
+
+
+# ---- without data
+
+
+# Of `scale` the preparation of other sections trains.
+QUICKLY_PREPARED = {"scale": ["reading"]}
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_a_trial_run_is_prepared_without_data(name, workdir, monkeypatch):
+    monkeypatch.delenv("EMBEDX_DATA", raising=False)
+    run = Run(experiment_called(name), QUICKLY_PREPARED.get(name, []), quick=True)
+    run.check_data()
+    run.folder = workdir / "run"
+    run.folder.mkdir()
+    facts = run.experiment.prepare(run)
+    assert facts.keys() & {"corpus", "data"}
+    assert datasets.facts_of(run.experiment.needs(run), None).keys() <= {"wikipedia-sample"}
+
+
+def test_a_generated_dump_stands_for_the_one_that_is_not_here(workdir, monkeypatch):
+    monkeypatch.delenv("EMBEDX_DATA", raising=False)
+    monkeypatch.setattr(scale, "DUMP", "enwik9")
+    run = Run(experiment_called("scale"), ["reading", "dump"], quick=True)
+    file = workdir / "dump.xml.bz2"
+    file.write_bytes(bz2.compress(scale.dump_of(run)))
+    assert scale.read_embedx(str(file), 1)["tokens"] > corpus.GENERATED_LINES
+
+
+def test_graphs_and_sessions_are_generated_for_a_trial_run(workdir, monkeypatch):
+    monkeypatch.delenv("EMBEDX_DATA", raising=False)
+    run = Run(experiment_called("graphs"), ["links", "sessions"], quick=True)
+    run.folder = workdir
+    graphs.prepare(run)
+    known, hidden, others = (
+        {tuple(line.split("\t")) for line in Path(run.files[name]).read_text().splitlines()}
+        for name in ("ca-astroph", "ca-astroph-links", "ca-astroph-others")
+    )
+    assert len(hidden) == pytest.approx(len(known), abs=1)
+    assert not (known | hidden) & others
+    items, later_items = (
+        set(Path(run.files[name]).read_text().split()) for name in ("diginetica", "diginetica-test")
+    )
+    assert later_items <= items
+
+
+@pytest.mark.parametrize("name", ["speed-classification", "speed-many-labels", "graphs"])
+def test_data_that_the_chosen_jobs_do_not_read_are_not_needed(name, workdir, monkeypatch, capsys):
+    monkeypatch.delenv("EMBEDX_DATA", raising=False)
+    chosen = {"speed-classification": "scaling", "speed-many-labels": "generated"}
+    run = Run(experiment_called(name), [chosen.get(name, "memory")], quick=False)
+    assert run.experiment.needs(run) == []
+    run.check_data()
+    run = Run(experiment_called(name), [], quick=False)
+    with pytest.raises(SystemExit):
+        run.check_data()
+    assert "`python -m eval data " in capsys.readouterr().err
+
+
+def test_a_full_run_needs_the_word_pairs_and_a_trial_pools_those_that_are_here(
+    workdir, monkeypatch, capsys
+):
+    monkeypatch.delenv("EMBEDX_DATA", raising=False)
+    (workdir / "text").write_text("a line of text\n")
+    (workdir / "run").mkdir()
+    full, trial = (
+        Run(experiment_called("subwords"), [], quick=quick, corpus="text")
+        for quick in (False, True)
+    )
+    full.folder = trial.folder = workdir / "run"
+    with pytest.raises(SystemExit):
+        corpus.unpacked(full)
+    assert "`python -m eval data word-pairs`" in capsys.readouterr().err
+    corpus.unpacked(full, pools_pairs=False)
+    corpus.unpacked(trial)
+    assert "pooled without them" in capsys.readouterr().err
+    with_word_pairs(workdir)
+    assert list(word_tests.pair_files(workdir)) == ["MTurk-287", "RG-65", "YP-130"]
+    corpus.unpacked(full)
+    assert capsys.readouterr().err == ""

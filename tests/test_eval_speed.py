@@ -19,12 +19,14 @@ from tests.support.eval_setup import (
     experiment_called,
     made_up,
     rows_of,
+    with_word_pairs,
 )
 from tests.support.needs import needs_gensim
 
 
 def prepared(file, folder):
-    run = Run(experiment_called("speed"), [], quick=False, corpus=str(file))
+    data = with_word_pairs(folder)
+    run = Run(experiment_called("speed"), [], quick=False, data=data, corpus=str(file))
     run.folder = folder
     return speed.prepare(run)["corpus"] | {"files": run.files}
 

@@ -13,6 +13,7 @@ if str(ROOT) not in sys.path:
 from eval.__main__ import EXPERIMENTS, experiment_called  # noqa: E402
 from eval.experiment import RESULTS, Run  # noqa: E402
 from eval.records import Records  # noqa: E402
+from eval.word_tests import POOLED  # noqa: E402
 
 __all__ = [
     "EXPERIMENTS",
@@ -24,6 +25,7 @@ __all__ = [
     "experiment_called",
     "made_up",
     "rows_of",
+    "with_word_pairs",
 ]
 
 MACHINE = {"cpu": "a machine", "cores": 2, "system": "Linux"}
@@ -66,3 +68,11 @@ def rows_of(table):
         if line.startswith("|")
     ]
     return {line[0].strip("`"): dict(zip(lines[0], line, strict=True)) for line in lines[2:]}
+
+
+def with_word_pairs(folder):
+    """A folder of data with word pairs."""
+    (folder / "wordsim").mkdir()
+    for file in POOLED.values():
+        (folder / "wordsim" / file).write_text("cat\tdog\t1\n")
+    return folder

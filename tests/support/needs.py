@@ -42,3 +42,8 @@ needs_sentence_transformers = pytest.mark.skipif(
     importlib.util.find_spec("sentence_transformers") is None,
     reason="sentence-transformers (and torch) are not installed",
 )
+# Data sets are built from clones of public repositories, of some gigabytes.
+needs_repositories = pytest.mark.skipif(
+    "EMBEDX_REPOSITORIES" not in os.environ,
+    reason="EMBEDX_REPOSITORIES does not name the folder of clones",
+)
