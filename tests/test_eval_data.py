@@ -472,10 +472,15 @@ def test_a_pickle_of_anything_but_numbers_is_refused():
 @pytest.mark.parametrize("name", data.BUILDERS)
 def test_a_data_set_is_built_as_it_was_measured(name, tmp_path):
     folder = Path(os.environ["EMBEDX_REPOSITORIES"])
-    repositories, _ = data.BUILDERS[name]
-    clones = [clone_in(folder, repository) for repository in repositories]
-    missing = [str(clone) for clone in clones if not clone.exists()]
+    sources, _ = data.BUILDERS[name]
+    originals = [
+        clone_in(folder, source)
+        if isinstance(source, Repository)
+        else folder / Path(source.urls[0]).name
+        for source in sources
+    ]
+    missing = [str(original) for original in originals if not original.exists()]
     if missing:
-        pytest.skip(f"no clone {', '.join(missing)}")
-    data.main([name, *(f"--source={clone}" for clone in clones), "--to", str(tmp_path)])
+        pytest.skip(f"not there: {', '.join(missing)}")
+    data.main([name, *(f"--source={original}" for original in originals), "--to", str(tmp_path)])
     assert {path.name for path in (tmp_path / name).iterdir()} >= data.EXPECTED.get(name, {}).keys()
