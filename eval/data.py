@@ -95,13 +95,13 @@ EXPECTED = {
         "labels.tsv.gz": "312cd6a65e25317d69d7e10abfac1c69376aa31173830ade6760668071ec3632",
     },
     "bibtex-lsml": {
-        "train.txt.gz": "@xc/bibtex/train.txt.gz@",
-        "test.txt.gz": "@xc/bibtex/test.txt.gz@",
+        "train.txt.gz": "d22252be1238f25c911e17d7bf77aafde7a26cb194f3aa7b677a014b0a69dc5f",
+        "test.txt.gz": "eae7c361decc2aed277b72bae9447a1c002ccce4a7b14e0b871e3482171eccd8",
     },
     "omniglot": {
-        "train.txt.gz": "@xc/omniglot/train.txt.gz@",
-        "test.txt.gz": "@xc/omniglot/test.txt.gz@",
-        "labels.tsv.gz": "@xc/omniglot/labels.tsv.gz@",
+        "train.txt.gz": "6c9a85ac3ff5365ccdcad15ccb4a2cd714cf831453fe420d2feb5d44efecf124",
+        "test.txt.gz": "1a8e39799cca3604a73515f9d42e8d85076e209c9fb11754f2f4f48d25d8cdfc",
+        "labels.tsv.gz": "9f7e50c463081e38aaef690caa6b312cf31bb038b1d76481062a0e206ab89060",
     },
     "word-pairs": {
         "EN-MTurk-287.txt": "a9ae3a9decb75a9700fe0cf18b048c1344774d9f40e0196baf8e34d4cd9d1ce5",
@@ -109,19 +109,19 @@ EXPECTED = {
         "EN-YP-130.txt": "7643fdbc6158c3424061e2cba450c71285767266ff9f3db947bfc1f1f5ce67ab",
     },
     "blogcatalog-graph": {
-        "edges.txt.gz": "@graphs/blogcatalog/edges.txt.gz@",
-        "labels.txt.gz": "@graphs/blogcatalog/labels.txt.gz@",
+        "edges.txt.gz": "9856c2e495aa0bd75290f7253b3408dee1c70b2b1cd189199e6013b98f6f66db",
+        "labels.txt.gz": "1b4142d3e6fd88854569a76062ed73a5020dd15d49f989755b56d29c9dea31b1",
     },
     "wikipedia-pos-graph": {
-        "edges.txt.gz": "@graphs/wikipedia-pos/edges.txt.gz@",
-        "labels.txt.gz": "@graphs/wikipedia-pos/labels.txt.gz@",
+        "edges.txt.gz": "8d927f6ad867f4a4f80ef4aefcba59cef98b3325c4241db7ccaa88545e75d3a5",
+        "labels.txt.gz": "2d09b80eb23a9dc9471a3d2253c51f911a33ab93f66b1b40ebe95c25d84f439b",
     },
     "ca-astroph-graph": {
-        "edges.txt.gz": "@graphs/ca-astroph/edges.txt.gz@",
+        "edges.txt.gz": "2f0003caefb001261268464e244f561c208400345c58d1c027575672060d0f82",
     },
     "diginetica-sessions": {
-        "train.txt.gz": "@sessions/diginetica/train.txt.gz@",
-        "test.txt.gz": "@sessions/diginetica/test.txt.gz@",
+        "train.txt.gz": "d58e465fdacfe2592b414228a771ec4aa5c43c968c61bb25d2a7cc1d2de8c146",
+        "test.txt.gz": "c676af9175f6f4f4484f92e26feb8f8fbe7eea950c128968b01ceddc3f51034e",
     },
 }
 
