@@ -141,15 +141,18 @@ def published_jobs(run: Run, name: str) -> Iterator[Job]:
 
 
 def published_settings(name: str, contender: str) -> Job:
-    """The paper's rate and penalty. A prior of variance v is an L2 penalty of 1 / v on the sum over
-    rows, and so of 1 / (v rows) on their mean.
+    """The paper's rate and penalties. A prior of variance v is an L2 penalty of 1 / v on the sum
+    over rows, and so of 1 / (v rows) on their mean.
     """
     printed = PRINTED[name][contender]
     if "prior_variance" in printed:
         penalty = 1 / (printed["prior_variance"] * PUBLISHED[name].rows)
     else:
         penalty = printed["penalty"]
-    return {"rate": printed["rate"], "penalty": float(f"{penalty:.3g}")}
+    settings = {"rate": printed["rate"], "penalty": float(f"{penalty:.3g}")}
+    if CONTENDERS[contender].options["sampler"] == "adversarial":
+        settings["tree_l2"] = PAPERS_TREE_PENALTY
+    return settings
 
 
 def search(run: Run, name: str, contender: str) -> Iterator[Job]:
@@ -202,11 +205,8 @@ def measure(run: Run, job: Job) -> Result:
     best = job if "rate" in job else best_of(run.records, job["data"], name)
     if job["what"] == "tree":
         best = best | {"tree_l2": job["tree_l2"]}
-    is_published = job["data"] in PUBLISHED
-    if is_published and contender.options["sampler"] == "adversarial":
-        best = best | {"tree_l2": PAPERS_TREE_PENALTY}
     options = options_of(contender, best, seed=1 if is_tuning else job["seed"])
-    if is_published:
+    if job["data"] in PUBLISHED:
         options |= PAPERS_START
     if name not in run.warm:
         compile_kernels(contender.objective, options, data.training)
